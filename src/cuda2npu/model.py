@@ -1,0 +1,104 @@
+"""The data that every part of cuda2npu exchanges. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class FixLevel(str, Enum):
+    """How far a finding can be fixed without a person."""
+
+    SAFE = "safe"
+    """The NPU program means what the CUDA program meant."""
+    NUMERICS = "numerics"
+    """Results change; applied unless ``Options.preserve_numerics``."""
+    UNSAFE = "unsafe"
+    """Probably right, but not provable from the file; applied with ``Options.unsafe``."""
+    NONE = "none"
+    """Needs a person."""
+
+
+class Target(str, Enum):
+    """What kind of program is written."""
+
+    NPU = "npu"
+    SHIM = "shim"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for; the same for every file of a run.
+
+    ``select`` and ``ignore`` hold rule codes or prefixes of codes (``NPU1``). An empty
+    ``select`` means every rule that is on by default.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    preserve_numerics: bool = False
+    unsafe: bool = False
+    target: Target = Target.NPU
+    torch_npu: str = "2.14.0"
+
+    def applies(self, level: FixLevel) -> bool:
+        """Whether a fix of this level is written into the file."""
+        if level is FixLevel.NUMERICS:
+            return not self.preserve_numerics
+        if level is FixLevel.UNSAFE:
+            return self.unsafe
+        return level is FixLevel.SAFE
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """One place in one file. Lines and columns count from 1, columns in characters.
+
+    The end is exclusive, as in SARIF: ``end_column`` is the column after the last character.
+    """
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    code: str
+    name: str
+    message: str
+    fix: FixLevel
+    quiet: bool
+    """True when the leftover would not raise on an NPU machine: it runs on the CPU, in
+    another precision, or over another backend without a word."""
+    applied: bool = field(default=False, compare=False)
+    """True when the fix stands in ``Result.text``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileError:
+    """A file that could not be done, and why. It is left as it was."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one source text."""
+
+    path: str
+    text: str
+    changed: bool
+    findings: tuple[Finding, ...] = ()
+    """All findings in order of place, those with ``applied`` and those that remain."""
+
+    @property
+    def applied(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.applied)
+
+    @property
+    def remaining(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if not f.applied)
+
+
+class SourceError(Exception):
+    """A source that cannot be read or parsed. The text says what and where."""
