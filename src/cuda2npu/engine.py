@@ -1,0 +1,309 @@
+"""The pure function at the heart: a source text and options in, a new text and findings out."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import re
+import warnings
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import libcst as cst
+
+from cuda2npu.facts import FileFacts
+from cuda2npu.imports import plan
+from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
+from cuda2npu.packs import selected_rules, trigger_pattern
+from cuda2npu.rule import Fix, Report, Rule
+from cuda2npu.rule import Outcome as RuleOutcome
+from cuda2npu.site import UnitSite
+from cuda2npu.source import Encoding, Source, decode
+from cuda2npu.statements import Unit
+from cuda2npu.suppress import Suppressions
+from cuda2npu.trees import Editor, spans
+
+UNREADABLE = "NPU000"
+"""The code of a finding for a statement that LibCST cannot parse by itself."""
+
+
+def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
+    """Rewrite a file's bytes. Unchanged input comes back as the same object.
+
+    Raises SourceError when the bytes cannot be decoded or parsed.
+    """
+    if trigger_pattern().search(data) is None:
+        return data, Result(path, "", changed=False)
+    text, encoding = decode(data)
+    result = rewrite_source(text, options, path=path)
+    return (_encode(encoding, result.text) if result.changed else data), result
+
+
+def _encode(encoding: Encoding, text: str) -> bytes:
+    try:
+        return encoding.encode(text)
+    except UnicodeEncodeError as error:  # pragma: no cover - edits are ASCII
+        raise SourceError(f"the rewritten text does not fit {encoding.name}: {error}") from None
+
+
+def rewrite_source(text: str, options: Options, *, path: str = "<stdin>") -> Result:
+    """Rewrite a Python source.
+
+    A leading byte order mark is kept. Raises SourceError when the text does not parse; the
+    message names the line and what to do.
+    """
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    source = Source(text[len(mark) :])
+    hits = list(_hits(source.utf8))
+    if not hits:
+        return Result(path, text, changed=False)
+    with _quiet_parsing():
+        tree = parse(source.text)
+        facts = FileFacts(path, tree, source, [offset for offset, _ in hits])
+    if facts.is_foreign:
+        return Result(path, text, changed=False)
+    suppressions = Suppressions(source)
+    if suppressions.skip_file:
+        return Result(path, text, changed=False)
+    run = _Run(facts, options, hits, suppressions)
+    for unit in facts.statements.units:
+        run.do(unit)
+    new = run.assemble()
+    if new != source.text:
+        with _quiet_parsing():
+            _verify(new)
+    return Result(path, mark + new, new != source.text, tuple(sorted(run.findings)))
+
+
+def _hits(utf8: bytes) -> Iterator[tuple[int, bytes]]:
+    """Offsets of trigger words with the longest word there, overlapping ones included."""
+    search = trigger_pattern().search
+    match = search(utf8)
+    while match is not None:
+        yield match.start(), match[0]
+        match = search(utf8, match.start() + 1)
+
+
+@contextmanager
+def _quiet_parsing() -> Iterator[None]:
+    """No warnings about the user's escapes; no collector runs while a tree is built."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def parse(text: str) -> ast.Module:
+    """``ast.parse`` whose failures are SourceErrors that say what to do."""
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise SourceError(_explain(text, error)) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SourceError(f"cannot be parsed: {error}. Left as it was.") from None
+
+
+_PYTHON2 = re.compile(r"^\s*(print\s+[^(\s=]|print$|exec\s+['\"\w]|except\s+[\w.]+\s*,)|`", re.M)
+_CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.M)
+
+
+def _explain(text: str, error: SyntaxError) -> str:
+    where = f"line {error.lineno}: {error.msg}"
+    lines = text.splitlines()
+    line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
+    if _CONFLICT.search(text):
+        advice = "The file holds merge conflict markers: resolve them and run again."
+    elif _PYTHON2.search(line) or (error.msg or "").startswith("Missing parentheses in call"):
+        advice = "This is Python 2: convert it to Python 3 first."
+    elif re.search(r"\basync\s*=", line):
+        advice = "async is a keyword since Python 3.7: write non_blocking=, and run again."
+    else:
+        advice = "Mend the syntax and run again."
+    return f"{where}. {advice} Left as it was."
+
+
+def _verify(text: str) -> None:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise SourceError(
+            f"internal error: the rewritten text would not parse ({error}). Left as it was; "
+            "please report this file."
+        ) from None
+
+
+@dataclass(slots=True)
+class _Run:
+    """The work on one file: findings and new texts of its units."""
+
+    facts: FileFacts
+    options: Options
+    hits: list[tuple[int, bytes]]
+    suppressions: Suppressions
+    findings: list[Finding] = field(default_factory=list)
+    texts: list[tuple[Unit, str]] = field(default_factory=list)
+    needs: set[str] = field(default_factory=set)
+
+    def do(self, unit: Unit) -> None:
+        asked = _dispatch(self._words(unit), self.options)
+        if not asked:
+            return
+        text = self.facts.source.slice(unit.start, unit.end)
+        try:
+            module = cst.parse_module(unit.prefix + text + unit.suffix)
+        except (cst.ParserSyntaxError, RecursionError):
+            self.findings.append(self._unreadable(unit))
+            return
+        site = UnitSite(unit, module, self.facts, self.options)
+        proposals = list(_ask(module, site, asked))
+        if proposals:
+            self._settle(_Settled(unit, text, site, self.options), proposals)
+
+    def _words(self, unit: Unit) -> frozenset[bytes]:
+        first = bisect_left(self.hits, (unit.start, b""))
+        last = bisect_left(self.hits, (unit.end, b""))
+        return frozenset(word for _, word in self.hits[first:last])
+
+    def _settle(self, settled: _Settled, proposals: list[_Proposal]) -> None:
+        for proposal in proposals:
+            finding = settled.finding(proposal, self.facts)
+            if not self.suppressions.covers(finding):
+                self.findings.append(settled.take(proposal, finding))
+        if settled.edits:
+            self.texts.append((settled.unit, settled.new_text(self.facts.source)))
+            self.needs |= settled.needs
+
+    def _unreadable(self, unit: Unit) -> Finding:
+        line, column = self.facts.source.position(unit.start)
+        end_line, end_column = self.facts.source.position(unit.end)
+        message = "this statement cannot be read by LibCST; look at its CUDA words by hand"
+        place = (self.facts.path, line, column, end_line, end_column)
+        return Finding(
+            *place, UNREADABLE, "unreadable-statement", message, FixLevel.NONE, quiet=True
+        )
+
+    def assemble(self) -> str:
+        """The file's text with every new unit in its place, and the imports it needs."""
+        if not self.texts:
+            return self.facts.source.text
+        uses_name = any(
+            "torch_npu." in new and not isinstance(unit.statement, (ast.Import, ast.ImportFrom))
+            for unit, new in self.texts
+        )
+        scopes = [unit.scope for unit, _ in self.texts]
+        pieces = [(unit.start, unit.end, new) for unit, new in self.texts]
+        pieces += [
+            (insertion.offset, insertion.offset, insertion.text)
+            for insertion in plan(self.facts, self.needs, scopes, uses_name)
+        ]
+        utf8 = self.facts.source.utf8
+        result, position = [], 0
+        for start, end, new in sorted(pieces):
+            result += [utf8[position:start], new.encode("utf-8", "surrogatepass")]
+            position = end
+        result.append(utf8[position:])
+        return b"".join(result).decode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    rule: Rule
+    node: cst.CSTNode
+    outcome: Fix | Report
+    needs: frozenset[str]
+
+
+_Asked = dict[type[cst.CSTNode], tuple[Rule, ...]]
+
+
+@lru_cache(maxsize=4096)
+def _dispatch(words: frozenset[bytes], options: Options) -> _Asked:
+    """The rules to ask about each node class, for a unit with these words."""
+    asked: dict[type[cst.CSTNode], tuple[Rule, ...]] = {}
+    for rule in selected_rules(options):
+        if any(own.encode() in word for own in rule.words for word in words):
+            for kind in rule.on:
+                asked[kind] = (*asked.get(kind, ()), rule)
+    return asked
+
+
+def _ask(module: cst.Module, site: UnitSite, asked: _Asked) -> Iterator[_Proposal]:
+    for node in site.tree:
+        for rule in asked.get(type(node), ()):
+            site.needs = set()
+            outcome: RuleOutcome = rule.function(node, site)
+            if outcome is not None:
+                yield _Proposal(rule, node, outcome, frozenset(site.needs))
+
+
+class _Settled:
+    """The findings of one unit turned into edits, as far as the options apply them."""
+
+    def __init__(self, unit: Unit, text: str, site: UnitSite, options: Options) -> None:
+        self.unit = unit
+        self.text = text
+        self.site = site
+        self.options = options
+        self.edits: dict[cst.CSTNode, object] = {}
+        self.needs: set[str] = set()
+        self.spans = spans(site.module)
+
+    def finding(self, proposal: _Proposal, facts: FileFacts) -> Finding:
+        rule, outcome = proposal.rule, proposal.outcome
+        level = FixLevel.NONE
+        if isinstance(outcome, Fix):
+            level = outcome.level or rule.fix
+        start, end = self.spans[id(outcome.at or proposal.node)]
+        line, column = facts.source.position(self._offset(start))
+        end_line, end_column = facts.source.position(self._offset(end))
+        quiet = rule.quiet if outcome.quiet is None else outcome.quiet
+        place = (facts.path, line, column, end_line, end_column)
+        return Finding(*place, rule.code, rule.name, outcome.message or rule.why, level, quiet)
+
+    def _offset(self, characters: int) -> int:
+        """The file's byte offset of a character offset in the parsed unit."""
+        inside = min(max(characters - len(self.unit.prefix), 0), len(self.text))
+        return self.unit.start + len(self.text[:inside].encode("utf-8", "surrogatepass"))
+
+    def take(self, proposal: _Proposal, finding: Finding) -> Finding:
+        """Take the proposal's edits over, if they apply and no other rule was first."""
+        outcome = proposal.outcome
+        if not isinstance(outcome, Fix) or not self.options.applies(finding.fix):
+            return finding
+        if any(node in self.edits for node in outcome.edits):
+            return finding
+        self.edits.update(outcome.edits)
+        self.needs.update(outcome.imports, proposal.needs)
+        return replace(finding, applied=True)
+
+    def new_text(self, source: Source) -> str:
+        module, unit = self.site.module, self.unit
+        if module.code != unit.prefix + self.text + unit.suffix:
+            raise SourceError(f"internal error: statement at byte {unit.start} does not round-trip")
+        editor = Editor(self.edits)  # type: ignore[arg-type]
+        edited = editor.edit(module)
+        if len(editor.applied) != len(self.edits):
+            raise SourceError(f"internal error: an edit was lost at byte {unit.start}")
+        if unit.prefix or unit.suffix:
+            return edited.code[len(unit.prefix) : len(edited.code) - len(unit.suffix)]
+        return self._one_per_line(edited, source)
+
+    def _one_per_line(self, edited: cst.Module, source: Source) -> str:
+        """Statements that took the place of one go on lines of their own, where they can."""
+        line = edited.body[0]
+        if not isinstance(line, cst.SimpleStatementLine) or len(line.body) == 1:
+            return edited.code
+        statements = [edited.code_for_node(s.with_changes(semicolon=_NONE)) for s in line.body]
+        alone = source.stands_alone(self.unit.start, self.unit.end)
+        return (source.newline + source.indent(self.unit.start) if alone else "; ").join(statements)
+
+
+_NONE = cst.MaybeSentinel.DEFAULT

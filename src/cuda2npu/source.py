@@ -1,0 +1,107 @@
+"""Source files as bytes and as text: encoding, byte order mark, line ends, positions."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import tokenize
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+from cuda2npu.model import SourceError
+
+_LINE_END = re.compile(rb"\r\n?|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a file's bytes become text: codec name and whether a UTF-8 byte order mark leads."""
+
+    name: str
+    bom: bool
+
+    def encode(self, text: str) -> bytes:
+        data = text.encode(self.name)
+        return codecs.BOM_UTF8 + data if self.bom else data
+
+
+def decode(data: bytes) -> tuple[str, Encoding]:
+    """Decode a Python source as Python itself would (PEP 263).
+
+    Raises SourceError when the cookie is unknown, the bytes do not decode, or the codec does
+    not give the same bytes back.
+    """
+    bom = data.startswith(codecs.BOM_UTF8)
+    body = data[len(codecs.BOM_UTF8) :] if bom else data
+    try:
+        name, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise SourceError(f"encoding: {error.msg}. Left as it was.") from None
+    encoding = Encoding("utf-8" if bom else name, bom)
+    try:
+        text = body.decode(encoding.name)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SourceError(
+            f"line {line}: byte 0x{body[error.start]:02x} is not {encoding.name}. Convert the "
+            "file to UTF-8, or name its encoding in a coding cookie on line 1 or 2. "
+            "Left as it was."
+        ) from None
+    if encoding.encode(text) != data:
+        raise SourceError(
+            f"encoding {encoding.name} does not give the same bytes back. Convert the file to "
+            "UTF-8. Left as it was."
+        )
+    return text, encoding
+
+
+class Source:
+    """A text with byte offsets, as ``ast`` counts them: in UTF-8, lines from 1."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.utf8 = text.encode("utf-8", "surrogatepass")
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        return [0, *(match.end() for match in _LINE_END.finditer(self.utf8))]
+
+    @cached_property
+    def newline(self) -> str:
+        """The file's first line end; a line feed when it has none."""
+        match = _LINE_END.search(self.utf8)
+        return match[0].decode() if match else "\n"
+
+    def offset(self, line: int, column: int) -> int:
+        return self.line_starts[line - 1] + column
+
+    def slice(self, start: int, end: int) -> str:
+        return self.utf8[start:end].decode("utf-8", "surrogatepass")
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of a byte offset, both from 1, the column in characters."""
+        line = bisect_right(self.line_starts, offset)
+        start = self.line_starts[line - 1]
+        return line, len(self.slice(start, offset)) + 1
+
+    def line_end(self, offset: int) -> int:
+        """The offset behind the line end that follows ``offset``, or the end of the text."""
+        match = _LINE_END.search(self.utf8, offset)
+        return match.end() if match else len(self.utf8)
+
+    def indent(self, offset: int) -> str:
+        """The white space that leads the line of ``offset``."""
+        line = bisect_right(self.line_starts, offset)
+        start = self.line_starts[line - 1]
+        match = re.compile(rb"[ \t\f]*").match(self.utf8, start)
+        assert match is not None
+        return match[0].decode()
+
+    def stands_alone(self, start: int, end: int) -> bool:
+        """Whether the lines of ``start:end`` hold nothing else but white space and a comment."""
+        line = bisect_right(self.line_starts, start)
+        before = self.slice(self.line_starts[line - 1], start)
+        after = self.slice(end, self.line_end(end)).strip()
+        return not before.strip() and (not after or after.startswith("#"))

@@ -1,0 +1,262 @@
+"""The statements of a file that may change, and the scopes around them, found in one walk.
+
+Only statements are visited, not expressions: on real files the walk costs a fraction of
+``ast.parse``. A unit is a piece of source that LibCST can parse by itself: a simple statement,
+the header of a compound one, a decorator, a handler or a case.
+"""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from cuda2npu.scopes import (
+    OPAQUE,
+    Binding,
+    Function,
+    Scope,
+    bind_import,
+    bind_import_from,
+    bind_pattern,
+    bind_target,
+    declare,
+    parameters,
+)
+from cuda2npu.source import Source
+
+_STATEMENT_LISTS = ("body", "orelse", "finalbody")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Source bytes ``start:end`` that LibCST parses between ``prefix`` and ``suffix``."""
+
+    start: int
+    end: int
+    prefix: str
+    suffix: str
+    statement: ast.AST
+    scope: Scope
+    following: tuple[ast.stmt, ...] = ()
+
+
+class Statements:
+    """Walks a tree once; afterwards holds scopes, imports and the units with trigger words.
+
+    ``hits`` are the sorted byte offsets of trigger words in the source.
+    """
+
+    def __init__(self, tree: ast.Module, source: Source, hits: list[int]) -> None:
+        self.source = source
+        self.hits = hits
+        self.units: list[Unit] = []
+        self.imports: list[tuple[ast.Import | ast.ImportFrom, Scope, tuple[ast.AST, ...]]] = []
+        self.functions: dict[str, list[Function]] = {}
+        self.methods: set[str] = set()
+        self.stored_attributes: set[str] = set()
+        self.module = Scope("module", tree, None)
+        self._blocks: list[ast.AST] = []
+        self._body(tree.body, self.module)
+
+    def _body(self, body: list[ast.stmt], scope: Scope) -> None:
+        for index, node in enumerate(body):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._import(node, scope)
+                self._simple(node, scope, body, index)
+            elif hasattr(node, "body") or isinstance(node, ast.Match):
+                self._compound(node, scope, body, index)
+            else:
+                self._bind_simple(node, scope)
+                self._simple(node, scope, body, index)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+        self.imports.append((node, scope, tuple(self._blocks)))
+        if isinstance(node, ast.Import):
+            bind_import(scope, node)
+        else:
+            bind_import_from(scope, node)
+
+    def _bind_simple(self, node: ast.stmt, scope: Scope) -> None:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._bind(scope, target, node.value)
+        elif isinstance(node, ast.AnnAssign):
+            self._bind(scope, node.target, node.value)
+        elif isinstance(node, ast.AugAssign):
+            self._bind(scope, node.target, None)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            declare(scope, node)
+
+    def _bind(self, scope: Scope, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Attribute):
+            self.stored_attributes.add(target.attr)
+        else:
+            bind_target(scope, target, value)
+
+    # --- units
+
+    def _simple(self, node: ast.stmt, scope: Scope, body: list[ast.stmt], index: int) -> None:
+        start, end = self._span(node)
+        if self._hit(start, end) and not _is_text(node):
+            self.units.append(Unit(start, end, "", "", node, scope, tuple(body[index + 1 :])))
+
+    def _span(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
+        offset = self.source.offset
+        return (
+            offset(node.lineno, node.col_offset),
+            offset(cast(int, node.end_lineno), cast(int, node.end_col_offset)),
+        )
+
+    def _hit(self, start: int, end: int) -> bool:
+        index = bisect_left(self.hits, start)
+        return index < len(self.hits) and self.hits[index] < end
+
+    def _compound(self, node: ast.stmt, scope: Scope, body: list[ast.stmt], index: int) -> None:
+        following = tuple(body[index + 1 :])
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            self._definition(node, scope, following)
+            return
+        if not isinstance(node, (ast.Try, _TRY_STAR)):
+            self._header(node, scope, following)
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            self._bind(scope, node.target, None)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                if item.optional_vars is not None:
+                    self._bind(scope, item.optional_vars, None)
+        self._blocks.append(node)
+        for name in _STATEMENT_LISTS:
+            self._body(getattr(node, name, []), scope)
+        for handler in getattr(node, "handlers", []):
+            self._handler(handler, scope)
+        if isinstance(node, ast.Match):
+            for case in node.cases:
+                self._case(node, case, scope)
+        self._blocks.pop()
+
+    def _definition(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+        scope: Scope,
+        following: tuple[ast.stmt, ...],
+    ) -> None:
+        for decorator in node.decorator_list:
+            start, end = self._span(decorator)
+            if self._hit(start, end):
+                wrap = ("@", "\ndef _(): pass")
+                self.units.append(Unit(start, end, *wrap, node, scope, following))
+        scope.bind(node.name, OPAQUE)
+        self._header(node, scope, following)
+        kind = "class" if isinstance(node, ast.ClassDef) else "function"
+        inner = Scope(kind, node, scope)
+        if not isinstance(node, ast.ClassDef):
+            self.functions.setdefault(node.name, []).append(node)
+            if scope.kind == "class":
+                self.methods.add(node.name)
+            for parameter in parameters(node.args):
+                inner.bind(parameter.arg, OPAQUE)
+        self._blocks.append(node)
+        self._body(node.body, inner)
+        self._blocks.pop()
+
+    def _header(self, node: ast.stmt, scope: Scope, following: tuple[ast.stmt, ...]) -> None:
+        start = self.source.offset(node.lineno, node.col_offset)
+        limit = self._body_start(node)
+        if not self._hit(start, limit):
+            return
+        if self.source.utf8.startswith(b"elif", start):
+            start += 2  # "if …" is what LibCST can parse by itself
+        end = self._colon(_header_children(node), start, limit)
+        if self._hit(start, end):
+            suffix = "\n case _: pass" if isinstance(node, ast.Match) else " pass"
+            self.units.append(Unit(start, end, "", suffix, node, scope, following))
+
+    def _body_start(self, node: ast.stmt) -> int:
+        if isinstance(node, ast.Match):
+            first: ast.AST = node.cases[0].pattern
+        else:
+            first = cast("list[ast.stmt]", getattr(node, "body"))[0]
+            decorators = getattr(first, "decorator_list", None)
+            first = decorators[0] if decorators else first
+        return self.source.offset(first.lineno, first.col_offset)  # type: ignore[attr-defined]
+
+    def _colon(self, children: Iterable[ast.AST], start: int, limit: int) -> int:
+        """The offset behind the colon that ends a header.
+
+        Behind the last expression only brackets, names and comments can stand before it.
+        """
+        position = start
+        for child in children:
+            line, column = getattr(child, "end_lineno"), getattr(child, "end_col_offset")
+            position = max(position, self.source.offset(line, column))
+        utf8 = self.source.utf8
+        while position < limit:
+            if utf8[position] == ord("#"):
+                position = self.source.line_end(position)
+                continue
+            position += 1
+            if utf8[position - 1] == ord(":"):
+                return position
+        return limit
+
+    def _handler(self, handler: ast.ExceptHandler, scope: Scope) -> None:
+        if handler.name:
+            scope.bind(handler.name, OPAQUE)
+        if handler.type is not None:
+            self._expression(handler.type, "except", handler, scope)
+        self._body(handler.body, scope)
+
+    def _case(self, match: ast.Match, case: ast.match_case, scope: Scope) -> None:
+        bind_pattern(scope, case.pattern)
+        subject = self.source.slice(*self._span(match.subject))
+        start = self.source.offset(case.pattern.lineno, case.pattern.col_offset)
+        last = case.guard or case.pattern
+        end = self.source.offset(last.end_lineno or 0, last.end_col_offset or 0)
+        if self._hit(start, end):
+            wrap = (f"match ({subject}):\n case ", ": pass")
+            self.units.append(Unit(start, end, *wrap, case, scope))
+        self._body(case.body, scope)
+
+    def _expression(self, node: ast.expr, keyword: str, owner: ast.AST, scope: Scope) -> None:
+        start, end = self._span(node)
+        if self._hit(start, end):
+            wrap = (f"try: pass\n{keyword} ", ": pass")
+            self.units.append(Unit(start, end, *wrap, owner, scope))
+
+
+_TRY_STAR: type[ast.AST] = getattr(ast, "TryStar", ast.Try)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """A docstring or another string that stands alone."""
+    return isinstance(node, ast.Expr) and (
+        isinstance(node.value, ast.Constant) and isinstance(node.value.value, (str, bytes))
+    )
+
+
+def _header_children(node: ast.stmt) -> Iterator[ast.AST]:
+    for name in ("test", "target", "iter", "subject", "returns"):
+        child = getattr(node, name, None)
+        if child is not None:
+            yield child
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            yield item.optional_vars or item.context_expr
+    elif isinstance(node, ast.ClassDef):
+        yield from node.bases
+        yield from node.keywords
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield from parameters(node.args)
+        yield from node.args.defaults
+        yield from (default for default in node.args.kw_defaults if default is not None)
+    yield from getattr(node, "type_params", [])
+
+
+def conditional_bindings(tree: ast.Module, module: Scope) -> None:
+    """Make names that a walrus binds opaque: the walk over statements cannot see them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.NamedExpr):
+            module.bind(node.target.id, Binding())
