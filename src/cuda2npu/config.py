@@ -1,0 +1,172 @@
+"""Settings: the command line first, then ``[tool.cuda2npu]`` of the nearest pyproject.toml."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cuda2npu.files import Exclude, UsageError
+from cuda2npu.model import Options, Target
+
+
+class Settings(NamedTuple):
+    """What one place, the command line or the file, says; None where it says nothing."""
+
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] | None = None
+    preserve_numerics: bool | None = None
+    unsafe: bool | None = None
+    target: str | None = None
+    torch_npu: str | None = None
+    exclude: tuple[str, ...] | None = None
+    jobs: int | None = None
+
+
+class Config(NamedTuple):
+    """What a run is done with."""
+
+    options: Options
+    exclude: Exclude
+    jobs: int | None
+
+
+KEYS = tuple(name.replace("_", "-") for name in Settings._fields)
+_LISTS = ("select", "ignore", "exclude")
+_SWITCHES = ("preserve-numerics", "unsafe")
+
+
+def configure(command_line: Settings, first_path: str) -> Config:
+    """Merge the two places and check every value; raises UsageError."""
+    file, in_file = _find(Path(first_path)) or (None, Settings())
+
+    def value(name: str) -> tuple[Any, str]:
+        """A setting and the words that name its place in an error."""
+        key = name.replace("_", "-")
+        given = getattr(command_line, name)
+        if given is not None:
+            return given, f"--{key}"
+        return getattr(in_file, name), f"{file}: [tool.cuda2npu] {key}"
+
+    patterns, origin = value("exclude")
+    in_config = file is not None and origin != "--exclude"
+    options = Options(
+        select=_codes(*value("select")),
+        ignore=_codes(*value("ignore")),
+        preserve_numerics=bool(value("preserve_numerics")[0]),
+        unsafe=bool(value("unsafe")[0]),
+        target=_target(*value("target")),
+        torch_npu=_release(*value("torch_npu")),
+    )
+    exclude = Exclude(patterns or (), file.parent if file and in_config else None)
+    return Config(options, exclude, _jobs(*value("jobs")))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that is most like this one."""
+    from difflib import get_close_matches
+
+    return get_close_matches(word, list(known), n=1, cutoff=0)[0]
+
+
+def _find(start: Path) -> tuple[Path, Settings] | None:
+    """The nearest pyproject.toml, upwards, that has a section for cuda2npu."""
+    place = start.absolute()
+    for folder in (place, *place.parents):
+        path = folder / "pyproject.toml"
+        try:
+            data = path.read_bytes()
+        except OSError:
+            continue
+        if b"cuda2npu" in data:  # saves the TOML parser in most projects
+            section = _section(path, data)
+            if section is not None:
+                return path, _settings(path, section)
+    return None
+
+
+def _section(path: Path, data: bytes) -> Any:
+    parser: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        tool = parser.loads(data.decode()).get("tool")
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        raise UsageError(f"{path}: {error}") from None
+    return tool.get("cuda2npu") if isinstance(tool, dict) else None
+
+
+def _settings(path: Path, section: Any) -> Settings:
+    if not isinstance(section, dict):
+        raise UsageError(f"{path}: tool.cuda2npu must be a table")
+    for key, value in section.items():
+        place = f"{path}: [tool.cuda2npu] {key}"
+        if key not in KEYS:
+            raise UsageError(f"{place}: unknown key; the nearest is {nearest(key, KEYS)}")
+        if not _has_type(key, value):
+            raise UsageError(f"{place}: must be {_type_name(key)}, not {value!r}")
+    values: dict[str, Any] = {
+        key.replace("-", "_"): tuple(value) if key in _LISTS else value
+        for key, value in section.items()
+    }
+    return Settings(**values)
+
+
+def _has_type(key: str, value: object) -> bool:
+    if key in _LISTS:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if key in _SWITCHES:
+        return isinstance(value, bool)
+    if key == "jobs":
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, str)
+
+
+def _type_name(key: str) -> str:
+    if key in _LISTS:
+        return "a list of strings"
+    if key in _SWITCHES:
+        return "true or false"
+    return "a number" if key == "jobs" else "a string"
+
+
+def _codes(given: tuple[str, ...] | None, place: str) -> tuple[str, ...]:
+    """Codes or beginnings of codes, each of which must match a rule."""
+    if not given:
+        return ()
+    from cuda2npu.packs import rule_codes
+
+    known = rule_codes()
+    for code in given:
+        if not code or not any(rule.startswith(code) for rule in known):
+            raise UsageError(
+                f"{place}: no rule has the code {code!r}; the nearest is "
+                f"{nearest(code.upper(), known)}. `cuda2npu rules` lists them all."
+            )
+    return given
+
+
+def _target(given: str | None, place: str) -> Target:
+    names = [target.value for target in Target]
+    if given is None:
+        return Target.NPU
+    if given not in names:
+        raise UsageError(f"{place}: {given!r} is none of {', '.join(names)}")
+    return Target(given)
+
+
+def _release(given: str | None, place: str) -> str:
+    if given is None:
+        return Options().torch_npu
+    from cuda2npu.releases import resolve_release
+
+    try:
+        return str(resolve_release(given))
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def _jobs(given: int | None, place: str) -> int | None:
+    if given is not None and given < 1:
+        raise UsageError(f"{place}: must be at least 1, not {given}")
+    return given

@@ -1,0 +1,400 @@
+"""Finding the files of a run, and writing them so that a file is either old or new."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from cuda2npu.model import FileError
+
+SUFFIXES = (".py", ".pyi")
+
+DEFAULT_EXCLUDE = (
+    ".git/",
+    ".venv/",
+    "venv/",
+    "__pycache__/",
+    "node_modules/",
+    "build/",
+    "dist/",
+    ".tox/",
+    ".eggs/",
+    "*.egg-info/",
+    "site-packages/",
+)
+
+
+class UsageError(Exception):
+    """Something the user has to correct before anything is done."""
+
+
+class WriteError(Exception):
+    """A file that could not be written. It is as it was."""
+
+
+class Job(NamedTuple):
+    """One file to do."""
+
+    path: str
+    """As the user sees it."""
+    root: str
+    """The real folder that a symbolic link must stay inside of to be written through."""
+    output: str | None = None
+    """Where the converted copy goes; None to write the file itself."""
+    folder: str = ""
+    """The folder of ``--output``, which nothing is written outside of."""
+
+
+class Copy(NamedTuple):
+    """A file of ``--output`` that is copied as it is."""
+
+    path: str
+    output: str
+    folder: str
+
+
+class _Pattern(NamedTuple):
+    regex: re.Pattern[str]
+    folders_only: bool
+    negated: bool
+
+
+class Exclude:
+    """Patterns as in .gitignore: the last one that matches decides, ``!`` takes back.
+
+    ``base`` is the folder that patterns with a slash are anchored at; None is the folder that
+    the user named on the command line.
+    """
+
+    def __init__(self, patterns: Iterable[str] = (), base: Path | None = None) -> None:
+        self._patterns = _compile_all(tuple(patterns))
+        self._base = base
+
+    def prefix(self, folder: Path) -> str:
+        """What leads a path relative to ``folder`` to make it relative to the base."""
+        if self._base is None:
+            return ""
+        try:
+            relative = folder.resolve().relative_to(self._base.resolve()).as_posix()
+        except ValueError:
+            return ""
+        return "" if relative == "." else relative + "/"
+
+    def matches(self, relative: str, *, folder: bool) -> bool:
+        for pattern in reversed((*_compile_all(DEFAULT_EXCLUDE), *self._patterns)):
+            if (folder or not pattern.folders_only) and pattern.regex.fullmatch(relative):
+                return not pattern.negated
+        return False
+
+    def folders(self, prefix: str) -> Callable[[str], bool]:
+        """Says of a folder whether it is left out."""
+        return lambda relative: self.matches(prefix + relative, folder=True)
+
+
+@cache
+def _compile_all(patterns: tuple[str, ...]) -> tuple[_Pattern, ...]:
+    compiled = map(_compile, patterns)
+    return tuple(pattern for pattern in compiled if pattern is not None)
+
+
+def _compile(pattern: str) -> _Pattern | None:
+    text = pattern.strip()
+    if not text or text.startswith("#"):
+        return None
+    negated = text.startswith("!")
+    text = text[negated:]
+    folders_only = text.endswith("/")
+    text = text.rstrip("/").removeprefix("./")
+    anchored = "/" in text
+    regex = _translate(text.lstrip("/"))
+    try:
+        return _Pattern(
+            re.compile(regex if anchored else f"(?:.*/)?{regex}"), folders_only, negated
+        )
+    except re.error as error:
+        raise UsageError(f"exclude pattern {pattern!r}: {error}") from None
+
+
+def _translate(glob: str) -> str:
+    """A regular expression for a glob in which ``*`` stays inside one path component."""
+    parts = []
+    for token in re.findall(r"\*\*/|/\*\*$|\*+|\?|\[!?\]?[^\]]*\]|\\.|.", glob, re.DOTALL):
+        if token == "**/":
+            parts.append("(?:.*/)?")
+        elif token == "/**":
+            parts.append("/.+")
+        elif token[0] == "*":
+            parts.append("[^/]*")
+        elif token == "?":
+            parts.append("[^/]")
+        elif token[0] == "[" and len(token) > 1:
+            body = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+            parts.append("[" + ("^" + body[1:] if body.startswith("!") else body) + "]")
+        else:
+            parts.append(re.escape(token[-1]))
+    return "".join(parts)
+
+
+class Plan:
+    """The files of a run, in order, each once."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.copies: list[Copy] = []
+        self.errors: list[FileError] = []
+
+
+class _Found(NamedTuple):
+    relative: str
+    link: bool
+
+
+def discover(paths: Iterable[str], exclude: Exclude) -> Plan:
+    """The Python files under ``paths``: folders are searched, a named file is always taken."""
+    plan = Plan()
+    links: list[tuple[int, Job]] = []
+    seen: set[str] = set()
+    for name in paths:
+        path = Path(name)
+        if path.is_dir():
+            root = str(path.resolve())
+            for found in walk(path, exclude, plan.errors):
+                job = Job(join(name, found.relative), root)
+                if found.link:
+                    links.append((len(plan.jobs), job))
+                else:
+                    _add(plan.jobs, job, f"{root.rstrip('/')}/{found.relative}", seen)
+        elif path.exists():
+            _add(plan.jobs, Job(name, _root_of(path)), str(path.resolve()), seen)
+        else:
+            raise UsageError(f"{name}: no such file or folder")
+    _insert_links(plan.jobs, links, seen)
+    return plan
+
+
+def _add(jobs: list[Job], job: Job, real: str, seen: set[str]) -> None:
+    if real not in seen:
+        seen.add(real)
+        jobs.append(job)
+
+
+def _insert_links(jobs: list[Job], links: list[tuple[int, Job]], seen: set[str]) -> None:
+    """Links are judged last, so that a file goes by its own name rather than by a link's."""
+    kept: list[tuple[int, Job]] = []
+    for place, job in links:
+        real = str(Path(job.path).resolve())
+        if real not in seen:
+            seen.add(real)
+            kept.append((place, job))
+    for place, job in reversed(kept):
+        jobs.insert(place, job)
+
+
+def _root_of(path: Path) -> str:
+    """The tree that a file named by itself belongs to: the working folder if it is inside."""
+    folder = path.parent.resolve()
+    here = Path.cwd()
+    return str(here if folder.is_relative_to(here) else folder)
+
+
+def join(folder: str, relative: str) -> str:
+    return str(Path(folder, relative))
+
+
+def walk(folder: Path, exclude: Exclude, errors: list[FileError]) -> Iterator[_Found]:
+    """The Python files below a folder, in order of their names."""
+    prefix = exclude.prefix(folder)
+    for relative, entry in _entries(folder, "", exclude.folders(prefix), errors):
+        if (
+            relative.endswith(SUFFIXES)
+            and not exclude.matches(prefix + relative, folder=False)
+            and _is_file(entry)
+        ):
+            yield _Found(relative, entry.is_symlink())
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def _entries(
+    folder: Path, below: str, skip: Callable[[str], bool], errors: list[FileError]
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Everything below a folder that is no folder itself; links to folders are not followed."""
+    try:
+        with os.scandir(folder / below) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
+    except OSError as error:
+        errors.append(FileError(join(str(folder), below), f"cannot be read: {error.strerror}"))
+        return
+    for entry in entries:
+        relative = below + entry.name
+        if not entry.is_dir(follow_symlinks=False):
+            yield relative, entry
+        elif not skip(relative):
+            yield from _entries(folder, relative + "/", skip, errors)
+
+
+def plan_output(paths: Iterable[str], exclude: Exclude, output: Path) -> Plan:
+    """The conversions and copies that fill ``output``; every clash is found before any write."""
+    plan = Plan()
+    sources: dict[str, str] = {}
+    for name in paths:
+        path = Path(name)
+        if path.is_dir():
+            for item in _folder_output(name, exclude, output, plan.errors):
+                _place(plan, item, sources)
+        elif path.exists():
+            job = Job(name, _root_of(path), str(output / path.name), str(output))
+            _place(plan, job, sources)
+        else:
+            raise UsageError(f"{name}: no such file or folder")
+    _refuse_clashes(sources, output)
+    return plan
+
+
+def _folder_output(
+    name: str, exclude: Exclude, output: Path, errors: list[FileError]
+) -> Iterator[Job | Copy]:
+    folder = Path(name)
+    root = folder.resolve()
+    inside = output.resolve()
+    if inside == root:
+        raise UsageError(f"--output {output}: is the folder that is converted")
+    python = {found.relative for found in walk(folder, exclude, []) if not found.link}
+
+    def skip(relative: str) -> bool:
+        return relative.rpartition("/")[2] == ".git" or root / relative == inside
+
+    for relative, entry in _entries(folder, "", skip, errors):
+        shown, target = join(name, relative), join(str(output), relative)
+        if relative in python:
+            yield Job(shown, str(root), target, str(output))
+        elif entry.is_symlink() or _is_file(entry):
+            yield Copy(shown, target, str(output))
+
+
+def _place(plan: Plan, item: Job | Copy, sources: dict[str, str]) -> None:
+    assert item.output is not None
+    source = str(Path(item.path).absolute())
+    known = sources.get(item.output)
+    if known is None:
+        sources[item.output] = source
+        if isinstance(item, Job):
+            plan.jobs.append(item)
+        else:
+            plan.copies.append(item)
+    elif known != source:
+        raise UsageError(f"{known} and {source} would both be written to {item.output}")
+
+
+def _refuse_clashes(sources: dict[str, str], output: Path) -> None:
+    originals = set(sources.values())
+    for target, source in sources.items():
+        path = Path(target)
+        if str(path.resolve()) in originals:
+            raise UsageError(f"--output {output}: {target} is one of the files to convert")
+        for parent in path.relative_to(output).parents:
+            if str(output / parent) in sources:
+                raise UsageError(f"{output / parent} would be both a file and a folder of {source}")
+
+
+def replace_file(path: str, data: bytes, *, expected: bytes, root: str) -> None:
+    """Write a file in one step; it holds ``expected`` until then. A link's target is written."""
+    target = Path(path).resolve()
+    if Path(path).is_symlink() and not target.is_relative_to(root):
+        raise WriteError(f"is a link to {target}, which is outside {root}. Left as it was.")
+    if not os.access(target, os.W_OK):
+        raise WriteError("is read-only. Left as it was.")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise WriteError(f"cannot be replaced: {target.parent} is read-only. Left as it was.")
+    try:
+        if target.read_bytes() != expected:
+            raise WriteError("was changed by another program meanwhile. Left as it was.")
+        _write(target, data, target.stat())
+    except OSError as error:
+        raise WriteError(f"cannot be written: {error.strerror}. Left as it was.") from None
+
+
+def write_copy(source: str, output: str, data: bytes, folder: str) -> None:
+    """Write ``data`` to ``output``, below ``folder``, with the mode of ``source``."""
+    try:
+        target = _prepare(Path(output), Path(folder))
+        _write(target, data, Path(source).stat())
+    except OSError as error:
+        raise WriteError(f"cannot be written to {output}: {error.strerror}") from None
+
+
+def copy_file(copy: Copy) -> None:
+    """Copy a file as it is; a link stays a link."""
+    import shutil
+
+    try:
+        target = _prepare(Path(copy.output), Path(copy.folder))
+        source = Path(copy.path)
+        with _temporary(target.parent) as name:
+            if source.is_symlink():
+                Path(name).unlink()
+                Path(name).symlink_to(source.readlink())
+            else:
+                shutil.copy2(source, name)
+            Path(name).replace(target)
+    except OSError as error:
+        raise WriteError(f"cannot be copied to {copy.output}: {error.strerror}") from None
+
+
+def _prepare(target: Path, folder: Path) -> Path:
+    """Make the folders of a target; a link among them must not lead out of ``folder``."""
+    real = target.parent.resolve()
+    if not real.is_relative_to(folder.resolve()):
+        raise WriteError(f"not written: {target.parent} leads outside {folder}")
+    real.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[str]:
+    """A new file in the folder, gone at the end unless it was renamed."""
+    import tempfile
+
+    descriptor, name = tempfile.mkstemp(prefix=".cuda2npu-", suffix=".tmp", dir=folder)
+    os.close(descriptor)
+    try:
+        yield name
+    finally:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+
+
+def _write(target: Path, data: bytes, like: os.stat_result) -> None:
+    with _temporary(target.parent) as name:
+        with open(name, "wb") as stream:  # noqa: PTH123
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary = Path(name)
+        if hasattr(os, "chown"):
+            with suppress(OSError):  # only root may give a file away
+                os.chown(name, like.st_uid, like.st_gid)
+        temporary.chmod(stat.S_IMODE(like.st_mode))
+        temporary.replace(target)
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename last; not every system can open a folder."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

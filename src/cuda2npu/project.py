@@ -1,0 +1,302 @@
+"""Many files: each is a pure job of its own, done here or by an executor, told in order."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuda2npu import files
+from cuda2npu.files import Job
+from cuda2npu.model import Finding, Options, SourceError
+from cuda2npu.packs import trigger_pattern
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+    ExecutorFactory = Callable[[int], Executor]
+
+POOL_BYTES = 256 * 1024
+"""Less source than this is done sooner than a pool of workers starts."""
+
+_LINE_END = r"\r\n|\r|\n"
+
+
+class Mode(Enum):
+    """What happens to the rewritten source."""
+
+    CHECK = "check"
+    DIFF = "diff"
+    WRITE = "write"
+
+
+class Outcome(NamedTuple):
+    """What became of one file."""
+
+    path: str
+    changed: bool = False
+    findings: tuple[Finding, ...] = ()
+    excerpts: tuple[str, ...] = ()
+    """The source line of each finding."""
+    error: str | None = None
+    before: bytes = b""
+    """The source as it was and as it became, of a changed file that was not written."""
+    after: bytes = b""
+
+
+_Item = Outcome | tuple[Job, bytes]
+"""What is done already, or is still to be converted."""
+
+
+def run(
+    jobs: Iterable[Job],
+    options: Options,
+    mode: Mode,
+    *,
+    workers: int | None = None,
+    executor: ExecutorFactory | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[Outcome]:
+    """Do every job and tell the outcomes in the order of the jobs.
+
+    ``executor`` makes the executor for a number of workers and is then always used. Without
+    it, a ``ProcessPoolExecutor`` is started once there is enough to do. When ``stopped()``
+    turns true, what has not begun is dropped and what has is finished and told.
+    """
+    items: Iterator[_Item] = (load(job, mode) for job in jobs)
+    workers = workers or cores()
+    if executor is None:
+        begun = _gather(items) if workers > 1 else []
+        items = itertools.chain(begun, items)
+        if _size(begun) < POOL_BYTES:
+            for item in itertools.takewhile(lambda _: not stopped(), items):
+                yield item if isinstance(item, Outcome) else convert(*item, options, mode)
+            return
+    pool = _Pool(executor or process_pool, workers, options, mode)
+    try:
+        yield from pool.outcomes(items, stopped)
+    finally:
+        pool.close()
+
+
+def _gather(items: Iterator[_Item]) -> list[_Item]:
+    """As many items as it takes to know whether a pool is worth its start."""
+    begun: list[_Item] = []
+    size = 0
+    for item in items:
+        begun.append(item)
+        size += _size([item])
+        if size >= POOL_BYTES:
+            break
+    return begun
+
+
+def _size(items: Iterable[_Item]) -> int:
+    return sum(len(item[1]) for item in items if not isinstance(item, Outcome))
+
+
+class _Task(NamedTuple):
+    job: Job
+    data: bytes
+    future: Future[Outcome]
+
+
+class _Pool:
+    """An executor that outlives the death of its workers."""
+
+    def __init__(
+        self, factory: ExecutorFactory, workers: int, options: Options, mode: Mode
+    ) -> None:
+        self._factory = factory
+        self._workers = workers
+        self._arguments = (options, mode)
+        self._executor = factory(workers)
+
+    def outcomes(self, items: Iterator[_Item], stopped: Callable[[], bool]) -> Iterator[Outcome]:
+        window: deque[Outcome | _Task] = deque()
+        running = 0
+        for item in itertools.takewhile(lambda _: not stopped(), items):
+            if isinstance(item, Outcome):
+                window.append(item)
+            else:
+                window.append(self._submit(*item))
+                running += 1
+            while window and (isinstance(window[0], Outcome) or running >= 4 * self._workers):
+                head = window.popleft()
+                running -= isinstance(head, _Task)
+                yield self._outcome(head)
+        while window and not stopped():
+            yield self._outcome(window.popleft())
+        self.close()
+        for rest in window:
+            if isinstance(rest, Outcome) or not rest.future.cancelled():
+                yield self._outcome(rest)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _submit(self, job: Job, data: bytes) -> _Task:
+        from concurrent.futures import BrokenExecutor
+
+        try:
+            future = self._executor.submit(convert, job, data, *self._arguments)
+        except BrokenExecutor:
+            self.close()
+            self._executor = self._factory(self._workers)
+            future = self._executor.submit(convert, job, data, *self._arguments)
+        return _Task(job, data, future)
+
+    def _outcome(self, item: Outcome | _Task) -> Outcome:
+        from concurrent.futures import BrokenExecutor
+
+        if isinstance(item, Outcome):
+            return item
+        try:
+            return item.future.result()
+        except BrokenExecutor:
+            return self._alone(item.job, item.data)
+
+    def _alone(self, job: Job, data: bytes) -> Outcome:
+        """Do a file again with a worker of its own, to learn which file kills its worker."""
+        from concurrent.futures import BrokenExecutor
+
+        with self._factory(1) as executor:
+            try:
+                return executor.submit(convert, job, data, *self._arguments).result()
+            except BrokenExecutor:
+                return Outcome(
+                    job.path,
+                    error="the worker process died, out of memory or by a crash. "
+                    "Left as it was. Try this file alone with --jobs 1.",
+                )
+
+
+def cores() -> int:
+    """The processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def process_pool(workers: int) -> Executor:
+    """The default executor."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(workers, initializer=_ignore_interrupt)
+
+
+def _ignore_interrupt() -> None:
+    """Ctrl-C reaches the whole process group; the parent alone decides what is finished."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def process_file(job: Job, options: Options, mode: Mode) -> Outcome:
+    """Read one file, rewrite it, and write it where the mode says so."""
+    item = load(job, mode)
+    return item if isinstance(item, Outcome) else convert(*item, options, mode)
+
+
+def process_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outcome:
+    """Rewrite a source that is no file. Unless the mode is CHECK, ``after`` is the new one."""
+    if not trigger_pattern().search(data):
+        return Outcome(path, after=data)
+    outcome = convert_bytes(path, data, options, mode)
+    return outcome if outcome.changed or outcome.error else outcome._replace(after=data)
+
+
+def load(job: Job, mode: Mode) -> _Item:
+    """A job with the bytes of its file; the outcome when that holds no trigger word."""
+    try:
+        data = Path(job.path).read_bytes()
+    except OSError as error:
+        return Outcome(job.path, error=f"cannot be read: {error.strerror}")
+    if trigger_pattern().search(data):
+        return job, data
+    if mode is Mode.WRITE and job.output is not None:
+        return Outcome(job.path, error=_write(job, data, data))
+    return Outcome(job.path)
+
+
+def convert(job: Job, data: bytes, options: Options, mode: Mode) -> Outcome:
+    """Rewrite the bytes of one file. Whatever goes wrong concerns this file alone."""
+    outcome = convert_bytes(job.path, data, options, mode)
+    if mode is not Mode.WRITE or not (outcome.changed or job.output is not None):
+        return outcome
+    error = _write(job, data, outcome.after if outcome.changed else data)
+    if error is not None:
+        return Outcome(job.path, error=error)
+    findings = outcome.findings
+    if job.output is not None:
+        findings = tuple(replace(finding, path=job.output) for finding in findings)
+    return outcome._replace(findings=findings, before=b"", after=b"")
+
+
+def convert_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outcome:
+    """Rewrite a source in memory.
+
+    In ``Mode.WRITE`` the findings have their places in the new source, else in the old one.
+    """
+    from cuda2npu.engine import rewrite_bytes
+    from cuda2npu.source import decode
+
+    try:
+        after, result = rewrite_bytes(data, options, path=path)
+        findings = result.findings
+        lines: list[str] = []
+        if findings:
+            lines = re.split(_LINE_END, decode(data)[0])
+        if findings and mode is Mode.WRITE and result.changed:
+            old, lines = lines, re.split(_LINE_END, decode(after)[0])
+            findings = _relocate(findings, old, lines)
+    except SourceError as error:
+        return Outcome(path, error=str(error))
+    except Exception as error:  # a defect of one rule must not cost the other files
+        return Outcome(
+            path,
+            error=f"internal error, please report it together with the file: "
+            f"{type(error).__name__}: {error}. Left as it was.",
+        )
+    excerpts = tuple(lines[finding.line - 1] for finding in findings)
+    if mode is Mode.CHECK or not result.changed:
+        return Outcome(path, result.changed, findings, excerpts)
+    return Outcome(path, True, findings, excerpts, before=data, after=after)
+
+
+def _relocate(findings: tuple[Finding, ...], old: list[str], new: list[str]) -> tuple[Finding, ...]:
+    """The findings with their lines in the rewritten source, which is what the user opens."""
+    if len(old) == len(new):
+        return findings
+    from difflib import SequenceMatcher
+
+    lines: dict[int, int] = {}
+    for _, i1, i2, j1, j2 in SequenceMatcher(None, old, new).get_opcodes():
+        last = max(j2 - 1, j1 - 1, 0)
+        lines.update((line, min(j1 + line - i1, last)) for line in range(i1, i2))
+    return tuple(
+        replace(
+            finding,
+            line=lines[finding.line - 1] + 1,
+            end_line=lines[finding.end_line - 1] + 1,
+        )
+        for finding in findings
+    )
+
+
+def _write(job: Job, before: bytes, after: bytes) -> str | None:
+    """Write one file; what went wrong, if anything did."""
+    try:
+        if job.output is None:
+            files.replace_file(job.path, after, expected=before, root=job.root)
+        else:
+            files.write_copy(job.path, job.output, after, job.folder)
+    except files.WriteError as error:
+        return str(error)
+    return None

@@ -1,0 +1,102 @@
+"""What the user reads: findings on stdout, in one of several formats, and the summary."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol, TextIO
+
+from cuda2npu.files import UsageError
+from cuda2npu.model import Finding, FixLevel
+from cuda2npu.project import Outcome
+
+FORMATS = ("full", "concise", "json", "github")
+LATER = ("sarif",)
+
+
+class Reporter(Protocol):
+    """Turns the outcomes of a run, one after the other, into the text of a format."""
+
+    def add(self, outcome: Outcome) -> str: ...
+
+    def end(self) -> str: ...
+
+
+def reporter(name: str, color: bool) -> Reporter:
+    """The reporter of a format."""
+    check_format(name)
+    if name == "json":
+        from cuda2npu.report.json import JsonReporter
+
+        return JsonReporter()
+    if name == "github":
+        from cuda2npu.report.github import GithubReporter
+
+        return GithubReporter()
+    if name == "concise":
+        from cuda2npu.report.concise import ConciseReporter
+
+        return ConciseReporter(color)
+    from cuda2npu.report.full import FullReporter
+
+    return FullReporter(color)
+
+
+def check_format(name: str) -> None:
+    if name in LATER:
+        raise UsageError(f"--format {name} is not there yet; use one of {', '.join(FORMATS)}")
+    if name not in FORMATS:
+        raise UsageError(f"--format {name}: is none of {', '.join(FORMATS)}")
+
+
+def wants_color(choice: str, stream: TextIO) -> bool:
+    """Whether to colour what goes to this stream; ``choice`` is auto, always or never."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Output:
+    """A standard stream that takes text and bytes, and no offence when its reader is gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.closed = False
+
+    def write(self, text: str | bytes) -> None:
+        """Text is written as UTF-8, or in the terminal's encoding; bytes as they are."""
+        if self.closed or not text:
+            return
+        if isinstance(text, str):
+            encoding = self._stream.encoding or "utf-8"
+            text = text.encode(encoding, "backslashreplace")
+        try:
+            self._stream.buffer.write(text)
+            self._stream.buffer.flush()
+        except BrokenPipeError:
+            self.closed = True
+            # Python flushes the stream once more at exit; let that go nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+
+def style(text: str, code: str, color: bool) -> str:
+    """The text in an ANSI style: ``1`` bold, ``31`` red, ``32`` green, ``33`` yellow."""
+    return f"\x1b[{code}m{text}\x1b[0m" if color else text
+
+
+def tags(finding: Finding) -> str:
+    """What the tool can do about a finding, and whether anyone would notice without it."""
+    fix = {
+        FixLevel.SAFE: "[fixable]",
+        FixLevel.NUMERICS: "[fixable, changes results]",
+        FixLevel.UNSAFE: "[fixable with --unsafe]",
+        FixLevel.NONE: "[by hand]",
+    }[finding.fix]
+    return fix + (" [quiet]" if finding.quiet else "")
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

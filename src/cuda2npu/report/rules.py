@@ -1,0 +1,66 @@
+"""``cuda2npu rules``: the list of rules, and one rule explained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+
+from cuda2npu.model import FixLevel
+from cuda2npu.rule import Example, Rule
+
+_FIX = {
+    FixLevel.SAFE: "safe: the NPU program means what the CUDA program meant; rewrite applies it",
+    FixLevel.NUMERICS: "numerics: results change; rewrite applies it, --preserve-numerics does not",
+    FixLevel.UNSAFE: "unsafe: probably right; rewrite applies it with --unsafe",
+    FixLevel.NONE: "none: a person has to decide",
+}
+
+
+def console() -> Console:
+    """A console as wide as the terminal, or wide enough for a table in a pipe."""
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def print_rules(rules: Sequence[Rule]) -> None:
+    table = Table("code", "name", "fix", "quiet", box=None, pad_edge=False)
+    for rule in rules:
+        table.add_row(rule.code, escape(rule.name), rule.fix.value, "quiet" if rule.quiet else "")
+    console().print(table)
+
+
+def print_rule(rule: Rule) -> None:
+    out = console()
+    out.print(f"[bold]{rule.code}[/bold] {escape(rule.name)}\n")
+    out.print(escape(rule.why) + "\n")
+    out.print(f"fix: {_FIX[rule.fix]}")
+    if rule.quiet:
+        out.print("quiet: the leftover does not fail on an NPU machine")
+    out.print(f"from torch_npu: {rule.since}")
+    if not rule.default:
+        out.print(f"only with --select {rule.code}")
+    for example in rule.examples:
+        _print_example(out, example)
+
+
+def _print_example(out: Console, example: Example) -> None:
+    release = f" (torch_npu {example.release})" if example.release else ""
+    if example.kind == "rewrite":
+        out.print(f"\n[bold]before[/bold]{release}")
+        _print_code(out, example.before)
+        out.print("[bold]after[/bold]")
+        _print_code(out, example.after)
+    else:
+        title = "reported, not changed" if example.kind == "report" else "left alone"
+        out.print(f"\n[bold]{title}[/bold]{release}")
+        _print_code(out, example.before)
+
+
+def _print_code(out: Console, source: str) -> None:
+    code = Syntax(source.strip("\n"), "python", theme="ansi_dark", background_color="default")
+    out.print(Padding(code, (0, 0, 0, 4)))
