@@ -17,7 +17,8 @@ import libcst as cst
 from cuda2npu.facts import FileFacts
 from cuda2npu.imports import plan
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
-from cuda2npu.packs import selected_rules, trigger_pattern
+from cuda2npu.packs import rule_word_pattern, selected_rules, trigger_pattern
+from cuda2npu.ported import Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
 from cuda2npu.site import UnitSite
@@ -28,6 +29,8 @@ from cuda2npu.trees import Editor, spans
 
 UNREADABLE = "NPU000"
 """The code of a finding for a statement that LibCST cannot parse by itself."""
+SHIM_CODES = "NPU02"
+"""Rules about run-time patches of torch.cuda: the only ones asked in a file that is one."""
 
 
 def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
@@ -69,8 +72,12 @@ def rewrite_source(text: str, options: Options, *, path: str = "<stdin>") -> Res
     if suppressions.skip_file:
         return Result(path, text, changed=False)
     run = _Run(facts, options, hits, suppressions)
+    ported = Ported(source.text)
+    if ported.uses_transfer or ported.is_shim:
+        run.only = SHIM_CODES
     for unit in facts.statements.units:
-        run.do(unit)
+        if not ported.covers(unit):
+            run.do(unit)
     new = run.assemble()
     if new != source.text:
         with _quiet_parsing():
@@ -79,8 +86,8 @@ def rewrite_source(text: str, options: Options, *, path: str = "<stdin>") -> Res
 
 
 def _hits(utf8: bytes) -> Iterator[tuple[int, bytes]]:
-    """Offsets of trigger words with the longest word there, overlapping ones included."""
-    search = trigger_pattern().search
+    """Offsets of rules' words with the longest word there, overlapping ones included."""
+    search = rule_word_pattern().search
     match = search(utf8)
     while match is not None:
         yield match.start(), match[0]
@@ -151,6 +158,8 @@ class _Run:
     findings: list[Finding] = field(default_factory=list)
     texts: list[tuple[Unit, str]] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
+    only: str = ""
+    """A prefix of the codes that may speak in this file."""
 
     def do(self, unit: Unit) -> None:
         asked = _dispatch(self._words(unit), self.options)
@@ -163,7 +172,7 @@ class _Run:
             self.findings.append(self._unreadable(unit))
             return
         site = UnitSite(unit, module, self.facts, self.options)
-        proposals = list(_ask(module, site, asked))
+        proposals = [p for p in _ask(module, site, asked) if p.rule.code.startswith(self.only)]
         if proposals:
             self._settle(_Settled(unit, text, site, self.options), proposals)
 

@@ -47,6 +47,13 @@ def _alternatives(words: list[str]) -> str:
 
 
 @lru_cache(maxsize=None)
+def rule_word_pattern() -> re.Pattern[bytes]:
+    """Matches the words of every rule, which select the statements to look at."""
+    words = {word for rule in load_rules() for word in rule.words}
+    return re.compile(_alternatives(sorted(words)).encode())
+
+
+@lru_cache(maxsize=None)
 def load_rules() -> tuple[Rule, ...]:
     """Every rule of every pack, ordered by code. Imports LibCST."""
     from cuda2npu.rule import Rule

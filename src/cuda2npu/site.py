@@ -125,13 +125,17 @@ class UnitSite(Site):
     def _local_name(self, module: str) -> str | None:
         """A name that stands for this module here, the plain one first."""
         scope = self.unit.scope
-        if scope.find(module) and scope.meaning(module) == module:
+        if scope.meaning(module) == module and (scope.find(module) or self._comes_by_star(module)):
             return module
         for node, _, _ in self._file.statements.imports:
             for alias in node.names if isinstance(node, ast.Import) else ():
                 if alias.name == module and alias.asname and scope.meaning(alias.asname) == module:
                     return alias.asname
         return None
+
+    def _comes_by_star(self, module: str) -> bool:
+        """Whether the file uses ``torch`` without any import of it: a star import brought it."""
+        return module == "torch" and not self._file.imports("torch")
 
     def exists(self, dotted: str) -> bool:
         return exists(dotted, self._options.torch_npu)

@@ -40,6 +40,8 @@ class Unit:
     suffix: str
     statement: ast.AST
     scope: Scope
+    blocks: tuple[ast.AST, ...] = ()
+    """The compound statements around, outermost first."""
     following: tuple[ast.stmt, ...] = ()
 
 
@@ -101,7 +103,19 @@ class Statements:
     def _simple(self, node: ast.stmt, scope: Scope, body: list[ast.stmt], index: int) -> None:
         start, end = self._span(node)
         if self._hit(start, end) and not _is_text(node):
-            self.units.append(Unit(start, end, "", "", node, scope, tuple(body[index + 1 :])))
+            self._add(start, end, ("", ""), node, scope, tuple(body[index + 1 :]))
+
+    def _add(
+        self,
+        start: int,
+        end: int,
+        wrap: tuple[str, str],
+        node: ast.AST,
+        scope: Scope,
+        following: tuple[ast.stmt, ...] = (),
+    ) -> None:
+        blocks = tuple(self._blocks)
+        self.units.append(Unit(start, end, *wrap, node, scope, blocks, following))
 
     def _span(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
         offset = self.source.offset
@@ -147,7 +161,7 @@ class Statements:
             start, end = self._span(decorator)
             if self._hit(start, end):
                 wrap = ("@", "\ndef _(): pass")
-                self.units.append(Unit(start, end, *wrap, node, scope, following))
+                self._add(start, end, wrap, node, scope, following)
         scope.bind(node.name, OPAQUE)
         self._header(node, scope, following)
         kind = "class" if isinstance(node, ast.ClassDef) else "function"
@@ -172,7 +186,7 @@ class Statements:
         end = self._colon(_header_children(node), start, limit)
         if self._hit(start, end):
             suffix = "\n case _: pass" if isinstance(node, ast.Match) else " pass"
-            self.units.append(Unit(start, end, "", suffix, node, scope, following))
+            self._add(start, end, ("", suffix), node, scope, following)
 
     def _body_start(self, node: ast.stmt) -> int:
         if isinstance(node, ast.Match):
@@ -217,14 +231,14 @@ class Statements:
         end = self.source.offset(last.end_lineno or 0, last.end_col_offset or 0)
         if self._hit(start, end):
             wrap = (f"match ({subject}):\n case ", ": pass")
-            self.units.append(Unit(start, end, *wrap, case, scope))
+            self._add(start, end, wrap, case, scope)
         self._body(case.body, scope)
 
     def _expression(self, node: ast.expr, keyword: str, owner: ast.AST, scope: Scope) -> None:
         start, end = self._span(node)
         if self._hit(start, end):
             wrap = (f"try: pass\n{keyword} ", ": pass")
-            self.units.append(Unit(start, end, *wrap, owner, scope))
+            self._add(start, end, wrap, owner, scope)
 
 
 _TRY_STAR: type[ast.AST] = getattr(ast, "TryStar", ast.Try)

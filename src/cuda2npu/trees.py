@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
-from cuda2npu.rule import Replacement
+if TYPE_CHECKING:
+    from cuda2npu.rule import Replacement
 
 _NO_CODE = (
     "lpar rpar lbrace rbrace lbracket rbracket comma dot equal colon semicolon operator "

@@ -1,0 +1,24 @@
+"""The rules that come with cuda2npu, one module per family."""
+
+from __future__ import annotations
+
+from cuda2npu.rule import Pack
+
+PACK = Pack(
+    name="builtin",
+    words=(
+        "cuda",
+        "nvtx",
+        "nccl",
+        "NCCL",
+        "CUDA",
+        "transfer_to_npu",
+    ),
+    modules=(
+        "cuda2npu_codemods.torch_imports",
+        "cuda2npu_codemods.shims",
+        "cuda2npu_codemods.placement",
+        "cuda2npu_codemods.devices",
+        "cuda2npu_codemods.names",
+    ),
+)

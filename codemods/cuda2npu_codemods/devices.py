@@ -1,0 +1,236 @@
+"""Device strings: ``"cuda"``, ``"cuda:0"``, and strings that are built to one."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.expressions import is_device, string, terminal, with_value
+from cuda2npu_codemods.guards import guards_kernel
+from cuda2npu_codemods.uses import Use, use_of
+from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
+
+_SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
+
+
+@rule(
+    "NPU110",
+    "device-string",
+    on=cst.SimpleString,
+    words=("cuda",),
+    fix=FixLevel.SAFE,
+    why='the device type of an Ascend NPU is "npu"; "cuda" fails or falls to the CPU',
+    examples=(
+        rewrite('x = x.to("cuda:0")', 'x = x.to("npu:0")'),
+        rewrite("device = 'cuda' if ok else 'cpu'", "device = 'npu' if ok else 'cpu'"),
+        rewrite('if device.type == "cuda": pass', 'if device.type == "npu": pass'),
+        rewrite('ok = "cuda" in args.device', 'ok = "npu" in args.device'),
+        rewrite('d = "cuda:" + str(i)', 'd = "npu:" + str(i)'),
+        rewrite('d = "cuda:{}".format(i)', 'd = "npu:{}".format(i)'),
+        rewrite('d = "cuda:%d" % i', 'd = "npu:%d" % i'),
+        rewrite('def f(x, device="cuda"): pass', 'def f(x, device="npu"): pass'),
+        rewrite(
+            'p.add_argument("--device", default="cuda", choices=["cpu", "cuda"])',
+            'p.add_argument("--device", default="npu", choices=["cpu", "npu"])',
+        ),
+        rewrite('ok = d.type in ("cuda", "mps")', 'ok = d.type in ("cuda", "npu", "mps")'),
+        rewrite(
+            'torch.load(f, map_location={"cuda:0": "cuda:1"})',
+            'torch.load(f, map_location={"cuda:0": "npu:1"})',
+        ),
+        leave('p.add_argument("--cuda", action="store_true")'),
+        leave('impl = "cuda"'),
+        leave('assert impl in ("ref", "cuda")'),
+        leave('print("cuda")'),
+        leave('state["cuda"] = 1'),
+        leave('ok = d.type in ("cuda", "npu", "mps")'),
+    ),
+)
+def device_string(node: cst.SimpleString, site: Site) -> Fix | None:
+    value = string(node)
+    if value is None or "cuda" not in value:
+        return None
+    template = DEVICE_TEMPLATE.fullmatch(value) and value != "cuda"
+    if not template and not DEVICE.fullmatch(value):
+        return None
+    use = use_of(site, node)
+    if use in _SILENT or (use is not Use.DEVICE and not _is_unmistakable(value)):
+        return None
+    if _guards_kernel(node, site):
+        return None
+    element = site.parent(node)
+    if isinstance(element, cst.Element) and value == "cuda":
+        others = _siblings(element, site)
+        if "npu" in others:
+            return None
+        if others & OTHER_ACCELERATORS:
+            literal = with_value(node, "cuda", "npu")
+            return Fix({element: (element, element.with_changes(value=literal))})
+    return Fix({node: with_value(node, "cuda", "npu")})
+
+
+def _is_unmistakable(value: str) -> bool:
+    """``cuda:0`` and ``cuda:{}`` name a device wherever they stand; ``cuda`` alone may not."""
+    return ":" in value
+
+
+def _siblings(element: cst.Element, site: Site) -> set[str]:
+    container = site.parent(element)
+    elements = getattr(container, "elements", ())
+    return {string(other.value) or "" for other in elements if other is not element}
+
+
+def _guards_kernel(node: cst.CSTNode, site: Site) -> bool:
+    comparison = comparison_of(node, site)
+    return comparison is not None and guards_kernel(site, is_negated(comparison, site))
+
+
+def comparison_of(node: cst.CSTNode, site: Site) -> cst.Comparison | None:
+    """The comparison whose side the literal, or the container around it, is."""
+    for ancestor in site.ancestors(node):
+        if isinstance(ancestor, cst.Comparison):
+            return ancestor
+        if not isinstance(ancestor, (cst.ComparisonTarget, cst.Element, cst.Tuple, cst.List)):
+            return None
+    return None
+
+
+def is_negated(node: cst.CSTNode, site: Site) -> bool:
+    """Whether a test holds when the device is *not* CUDA: ``!=``, ``not in``, ``not …``."""
+    negated = isinstance(node, cst.Comparison) and isinstance(
+        node.comparisons[0].operator, (cst.NotEqual, cst.NotIn)
+    )
+    if isinstance(site.parent(node), cst.UnaryOperation):
+        negated = not negated
+    return negated
+
+
+@rule(
+    "NPU111",
+    "device-f-string",
+    on=cst.FormattedString,
+    words=("cuda",),
+    fix=FixLevel.SAFE,
+    why='an f-string builds a CUDA device name; the device type of an Ascend NPU is "npu"',
+    examples=(
+        rewrite('x.to(f"cuda:{rank}")', 'x.to(f"npu:{rank}")'),
+        rewrite(
+            'd = f"cuda:{torch.cuda.current_device()}"', 'd = f"npu:{torch.npu.current_device()}"'
+        ),
+        leave('print(f"cuda:{rank}")'),
+        leave('name = f"cuda_{i}"'),
+    ),
+)
+def device_f_string(node: cst.FormattedString, site: Site) -> Fix | None:
+    head = node.parts[0] if node.parts else None
+    if not isinstance(head, cst.FormattedStringText) or head.value not in ("cuda:", "cuda"):
+        return None
+    rest = node.parts[1:]
+    if len(rest) != 1 or not isinstance(rest[0], cst.FormattedStringExpression):
+        return None
+    use = use_of(site, node)
+    if use in _SILENT or (use is not Use.DEVICE and head.value == "cuda"):
+        return None
+    return Fix({head: head.with_changes(value=head.value.replace("cuda", "npu"))})
+
+
+@rule(
+    "NPU112",
+    "device-string-unproven",
+    on=cst.SimpleString,
+    words=("cuda",),
+    fix=FixLevel.UNSAFE,
+    why='"cuda" goes to a function that this file does not define: if it takes a device, '
+    'write "npu", or run with --unsafe',
+    examples=(
+        rewrite('model = load("b0", "cuda")', 'model = load("b0", "npu")'),
+        leave('print("b0", "cuda")'),
+    ),
+)
+def device_string_unproven(node: cst.SimpleString, site: Site) -> Fix | None:
+    value = string(node)
+    if value != "cuda" or use_of(site, node) is not Use.UNKNOWN_ARGUMENT:
+        return None
+    return Fix({node: with_value(node, "cuda", "npu")})
+
+
+@rule(
+    "NPU113",
+    "tensor-type-string",
+    on=cst.SimpleString,
+    words=("torch.cuda.",),
+    fix=FixLevel.SAFE,
+    why="a tensor type is named by a string: on the NPU it is torch.npu.…Tensor",
+    quiet=True,
+    examples=(
+        rewrite(
+            'half = x.type() == "torch.cuda.HalfTensor"',
+            'half = x.type() == "torch.npu.HalfTensor"',
+        ),
+        rewrite(
+            'torch.set_default_tensor_type("torch.cuda.FloatTensor")',
+            'torch.set_default_tensor_type("torch.npu.FloatTensor")',
+        ),
+        leave('print("torch.cuda.FloatTensor")'),
+    ),
+)
+def tensor_type_string(node: cst.SimpleString, site: Site) -> Fix | None:
+    value = string(node)
+    if value is None or not TENSOR_TYPE.fullmatch(value):
+        return None
+    parent = site.parent(node)
+    call = site.parent(parent) if isinstance(parent, cst.Arg) else None
+    if isinstance(call, cst.Call) and terminal(call.func) in ("print", "info", "warning", "warn"):
+        return None
+    if use_of(site, node) is Use.KEY:
+        return None
+    return Fix({node: with_value(node, "torch.cuda.", "torch.npu.")})
+
+
+@rule(
+    "NPU114",
+    "kernel-guard-device-type",
+    on=cst.Comparison,
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    why="this device test guards a CUDA kernel and was left, so that the portable branch runs "
+    "on the NPU; check that there is one, or port the kernel",
+    quiet=True,
+    examples=(
+        report('if x.device.type == "cuda":\n    y = bias_act_cuda.forward(x)'),
+        leave('if x.device.type == "cuda":\n    x = x.half()'),
+    ),
+)
+def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
+    sides = [node.left, *(target.comparator for target in node.comparisons)]
+    literals = [s for s in sides if re.search(r"['\"]cuda['\"]", site.code(s))]
+    if not literals or not any(is_device(site, side) for side in sides):
+        return None
+    return Report() if guards_kernel(site, is_negated(node, site)) else None
+
+
+@rule(
+    "NPU115",
+    "lookup-by-device",
+    on=cst.Subscript,
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    why="a table is looked up by device with its CUDA entry as the fallback; it was left, and "
+    "the NPU takes the fallback: add an entry for npu if it needs its own",
+    quiet=True,
+    examples=(
+        report('t = TABLE.get(x.device.type, TABLE["cuda"])'),
+        leave('t = TABLE["cuda"]'),
+    ),
+)
+def lookup_by_device(node: cst.Subscript, site: Site) -> Report | None:
+    index = node.slice[0].slice
+    if not isinstance(index, cst.Index) or string(index.value) != "cuda":
+        return None
+    arg = site.parent(node)
+    call = site.parent(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(call, cst.Call) or terminal(call.func) != "get" or len(call.args) != 2:
+        return None
+    return Report() if is_device(site, call.args[0].value) else None

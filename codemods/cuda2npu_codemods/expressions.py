@@ -1,0 +1,114 @@
+"""Questions about LibCST expressions that several packs ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+import libcst as cst
+
+from cuda2npu.rule import Site
+from cuda2npu_codemods.words import names_backend, names_device
+
+Names = Callable[[str], bool]
+
+FOREIGN_HEADS = frozenset(
+    "cupy cp numba pycuda tensorflow tf jax jnp mxnet mx paddle tensorrt trt onnxruntime ort tvm "
+    "taichi cudf faiss nvidia onnx".split()
+)
+FOREIGN_METHODS = frozenset(
+    "bind_input bind_output bind_ortvalue_input bind_ortvalue_output ortvalue_from_numpy "
+    "ortvalue_from_shape_and_type set_providers".split()
+)
+"""Methods of onnxruntime, whose ``device_type="cuda"`` is not PyTorch's."""
+
+
+def terminal(node: cst.CSTNode | None) -> str | None:
+    """The last identifier of a name, attribute, call or subscript: ``b`` in ``a.b(c)[0]``."""
+    while isinstance(node, (cst.Call, cst.Subscript)):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    if isinstance(node, cst.Attribute):
+        return node.attr.value
+    return node.value if isinstance(node, cst.Name) else None
+
+
+def string(node: cst.CSTNode | None) -> str | None:
+    """The value of a plain string literal."""
+    if not isinstance(node, cst.SimpleString):
+        return None
+    value = node.evaluated_value
+    return value if isinstance(value, str) else None
+
+
+def with_value(node: cst.SimpleString, old: str, new: str) -> cst.SimpleString:
+    """The literal with its text changed and its quotes and prefix kept."""
+    return node.with_changes(value=node.value.replace(old, new))
+
+
+def is_device(site: Site, node: cst.CSTNode | None) -> bool:
+    """Whether an expression denotes a device, a device type or a device string."""
+    return _denotes(site, node, names_device)
+
+
+def is_backend(site: Site, node: cst.CSTNode | None) -> bool:
+    """Whether an expression denotes a process-group backend."""
+    return _denotes(site, node, names_backend)
+
+
+def _denotes(site: Site, node: cst.CSTNode | None, names: Names) -> bool:
+    if isinstance(node, cst.Call):
+        return _call_denotes(site, node, names)
+    if isinstance(node, cst.Subscript):
+        key = _key(node)
+        return names(key) if key is not None else _denotes(site, node.value, names)
+    if isinstance(node, cst.Attribute):
+        if node.attr.value in ("type", "value", "lower", "strip"):
+            return _denotes(site, node.value, names)
+        return names(node.attr.value)
+    if isinstance(node, cst.Name):
+        return names(node.value) or _binding_denotes(site, node.value, names)
+    if isinstance(node, cst.BooleanOperation):
+        return any(_denotes(site, side, names) for side in (node.left, node.right))
+    return False
+
+
+def _call_denotes(site: Site, call: cst.Call, names: Names) -> bool:
+    """``str(device)``, ``device.lower()``, ``args.get("device")``, ``get_device(…)``."""
+    callee = terminal(call.func)
+    first = call.args[0].value if call.args else None
+    if callee in ("str", "repr", "device"):
+        return callee == "device" or _denotes(site, first, names)
+    if callee in ("get", "pop", "getattr", "getenv", "setdefault"):
+        keys = (string(arg.value) for arg in call.args[:2])
+        return any(key is not None and names(key) for key in keys)
+    text_methods = ("lower", "strip", "split", "partition", "replace", "format", "removeprefix")
+    if isinstance(call.func, cst.Attribute) and callee in text_methods:
+        return _denotes(site, call.func.value, names)
+    if callee is None or (callee == "get_device" and isinstance(call.func, cst.Attribute)):
+        return False  # Tensor.get_device() is an index
+    return names(callee)
+
+
+def _key(node: cst.Subscript) -> str | None:
+    element = node.slice[0].slice
+    return string(element.value) if isinstance(element, cst.Index) else None
+
+
+def _binding_denotes(site: Site, name: str, names: Names) -> bool:
+    """A variable whose one assignment reads a device: ``kind = x.device.type``."""
+    value = site.binding(name)
+    if isinstance(value, ast.Attribute):
+        if value.attr == "type" and isinstance(value.value, (ast.Attribute, ast.Name)):
+            inner = value.value
+            return names(inner.attr if isinstance(inner, ast.Attribute) else inner.id)
+        return names(value.attr)
+    return False
+
+
+def is_foreign_call(site: Site, call: cst.Call) -> bool:
+    """Whether a call goes to a package whose device names are its own."""
+    callee = terminal(call.func)
+    if callee in FOREIGN_METHODS:
+        return True
+    name = site.name(call.func)
+    return name is not None and name.partition(".")[0] in FOREIGN_HEADS

@@ -1,0 +1,141 @@
+"""``torch.cuda.X`` in expressions, and the statements that import it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.counterparts import advice, counterpart
+
+_REPORTED_ELSEWHERE = ("torch.cuda.get_device_capability",)
+
+
+def in_cuda(dotted: str | None) -> bool:
+    return dotted is not None and (dotted == "torch.cuda" or dotted.startswith("torch.cuda."))
+
+
+def _is_whole_chain(node: cst.Attribute, site: Site) -> bool:
+    parent = site.parent(node)
+    return not (isinstance(parent, cst.Attribute) and parent.value is node)
+
+
+def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The chain ``a.b.c`` from the outside in: ``a.b.c``, ``a.b``, ``a``."""
+    while isinstance(node, cst.Attribute):
+        yield node
+        node = node.value
+    yield node
+
+
+@rule(
+    "NPU120",
+    "torch-cuda-name",
+    on=cst.Attribute,
+    words=("cuda",),
+    fix=FixLevel.SAFE,
+    why="torch.cuda speaks to NVIDIA GPUs only; torch.npu has the same function",
+    examples=(
+        rewrite("torch.cuda.synchronize()", "torch.npu.synchronize()"),
+        rewrite("if torch.cuda.is_available(): pass", "if torch.npu.is_available(): pass"),
+        rewrite("import torch as th\nth.cuda.empty_cache()", "import torch as th\nimport torch_npu  # noqa: F401\nth.npu.empty_cache()"),
+        rewrite("T = torch.cuda.FloatTensor if cuda else torch.FloatTensor", "T = torch.npu.FloatTensor if cuda else torch.FloatTensor"),
+        rewrite("g = torch.cuda.CUDAGraph()", "g = torch.npu.NPUGraph()"),
+        rewrite("with torch.cuda.amp.autocast(enabled=ok): pass", "with torch.npu.amp.autocast(enabled=ok): pass"),
+        rewrite("ok = hasattr(torch.cuda, 'memory_summary')", "ok = hasattr(torch.npu, 'memory_summary')"),
+        rewrite("torch.cuda.nvtx.range_push('x')", "torch.npu.mstx.range_push('x')"),
+        leave("torch.cuda.nccl.version()"),
+        leave("import cupy\ncupy.cuda.Device(0)"),
+        leave("from numba import cuda\ncuda.synchronize()"),
+        leave("cuda = object()\ncuda.synchronize()"),
+    ),
+)
+def torch_cuda_name(node: cst.Attribute, site: Site) -> Fix | None:
+    if not _is_whole_chain(node, site):
+        return None
+    for part in _inner(node):
+        name = site.name(part)
+        if not in_cuda(name) or isinstance(part, cst.Name):
+            continue
+        new = counterpart(name or "", site.options.torch_npu)
+        if new is not None:
+            edits = _edits(part, name or "", new, site)
+            return Fix(edits, quiet=_is_quiet(name or "")) if edits else None
+        if part is node or name == site.name(node):
+            return None
+    return None
+
+
+def _edits(
+    part: cst.BaseExpression, name: str, new: str, site: Site
+) -> dict[cst.CSTNode, cst.CSTNode]:
+    """Rename what is spelled in ``part``; a head that an import renames stays as it is."""
+    assert isinstance(part, cst.Attribute)
+    for inner in _inner(part):
+        inner_name = site.name(inner)
+        if inner_name == "torch.cuda" and isinstance(inner, cst.Attribute):
+            if new == name.replace("torch.cuda", "torch.npu", 1):
+                return {inner.attr: cst.Name("npu")}
+        elif isinstance(inner, cst.Name) and in_cuda(inner_name):
+            head = counterpart(inner_name or "", site.options.torch_npu)
+            if head is None:
+                return {}
+            if new == head + name[len(inner_name or "") :]:
+                return {}
+            if new.startswith(head + "."):
+                return {part: _below(inner, new[len(head) + 1 :])}
+    return {part: site.spell(new)}
+
+
+def _below(head: cst.BaseExpression, rest: str) -> cst.BaseExpression:
+    for name in rest.split("."):
+        head = cst.Attribute(head, cst.Name(name))
+    return head
+
+
+_QUIET = frozenset(
+    "is_available manual_seed manual_seed_all empty_cache memory_allocated max_memory_allocated "
+    "is_bf16_supported device_count amp memory_reserved max_memory_reserved is_initialized".split()
+)
+"""What only warns or returns a neutral value on a torch built without CUDA (torch 2.13)."""
+
+
+def _is_quiet(name: str) -> bool:
+    return name.split(".")[2:3] == [] or name.split(".")[2] in _QUIET
+
+
+@rule(
+    "NPU121",
+    "torch-cuda-no-counterpart",
+    on=(cst.Attribute, cst.Name),
+    words=("cuda", "nvtx", "nccl"),
+    fix=FixLevel.NONE,
+    why="torch.npu has no counterpart for this name",
+    examples=(
+        report("torch.cuda.nccl.version()"),
+        report("torch.cuda.cudart().cudaProfilerStart()"),
+        report("torch.cuda.nvtx.range_push('x')", release="2.6.0"),
+        leave("torch.cuda.synchronize()"),
+        leave("hasattr(torch.cuda, 'nccl')"),
+    ),
+)
+def torch_cuda_no_counterpart(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
+    if isinstance(node, cst.Name) and not isinstance(site.parent(node), cst.Call):
+        return None
+    if isinstance(node, cst.Attribute) and not _is_whole_chain(node, site):
+        return None
+    name = site.name(node)
+    if not in_cuda(name) or name in _REPORTED_ELSEWHERE:
+        return None
+    for part in _inner(node):
+        inner = site.name(part) or ""
+        if in_cuda(inner) and counterpart(inner, site.options.torch_npu) is not None:
+            if part is node or inner != "torch.cuda" and _is_object(inner, site):
+                return None
+    return Report(f"torch.npu has no counterpart for {name}: {advice(name or '')}")
+
+
+def _is_object(name: str, site: Site) -> bool:
+    """Whether a further attribute of the name is one of an object, not of a module."""
+    return counterpart(name + ".x", site.options.torch_npu) is not None

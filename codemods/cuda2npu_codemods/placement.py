@@ -1,0 +1,170 @@
+"""``x.cuda(…)``, ``x.is_cuda`` and integer devices."""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.devices import is_negated
+from cuda2npu_codemods.expressions import FOREIGN_HEADS, terminal
+from cuda2npu_codemods.guards import guards_kernel
+
+_NPU = cst.Name("npu")
+
+
+def is_foreign(site: Site, node: cst.BaseExpression) -> bool:
+    """Whether an expression belongs to a package with a CUDA interface of its own."""
+    name = site.name(node)
+    return name is not None and name.partition(".")[0] in FOREIGN_HEADS
+
+
+def _is_module(site: Site, node: cst.BaseExpression) -> bool:
+    """``import m`` and then ``m.cuda()``: a function of that module, not a tensor's method."""
+    if not isinstance(node, cst.Name):
+        return False
+    return site.is_bound(node.value) and site.name(node) is not None and site.file.imports(node.value)
+
+
+def _inside_own_cuda(site: Site) -> bool:
+    """Whether the statement stands in a class that defines ``cuda`` itself."""
+    return any(
+        isinstance(scope, ast.ClassDef)
+        and any(getattr(member, "name", None) == "cuda" for member in scope.body)
+        for scope in site.enclosing
+    )
+
+
+def _is_super(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and terminal(node.func) == "super"
+
+
+@rule(
+    "NPU101",
+    "tensor-cuda-call",
+    on=cst.Call,
+    words=("cuda",),
+    fix=FixLevel.SAFE,
+    why=".cuda() needs a CUDA build of torch; torch_npu adds .npu() with the same arguments to "
+    "tensors, modules and storages",
+    examples=(
+        rewrite("model = Net().cuda()", "model = Net().npu()"),
+        rewrite("x = x.cuda(args.gpu, non_blocking=True)", "x = x.npu(args.gpu, non_blocking=True)"),
+        rewrite("y = f(x.cuda(device=d)).cuda()", "y = f(x.npu(device=d)).npu()"),
+        rewrite("map_location = lambda s, l: s.cuda(1)", "map_location = lambda s, l: s.npu(1)"),
+        leave("import tvm\ntarget = tvm.target.cuda()"),
+        leave("class G:\n    def cuda(self): return self\n    def f(self): self.cuda()"),
+    ),
+)
+def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
+    func = node.func
+    if not isinstance(func, cst.Attribute) or func.attr.value != "cuda":
+        return None
+    if is_foreign(site, func.value) or _is_module(site, func.value):
+        return None
+    edits = {func.attr: _NPU}
+    if not site.file.defines_method("cuda") or _is_super(func.value):
+        return Fix(edits)
+    if _inside_own_cuda(site) and site.code(func.value) == "self":
+        return None
+    return Fix(
+        edits,
+        "a class here defines its own cuda(): if this object is one of them, give that class an "
+        "npu() (for example `npu = cuda`) and then run with --unsafe",
+        level=FixLevel.UNSAFE,
+    )
+
+
+@rule(
+    "NPU102",
+    "tensor-cuda-reference",
+    on=cst.Attribute,
+    words=("cuda",),
+    fix=FixLevel.SAFE,
+    why="the method cuda is handed on without a call; on the NPU it is npu",
+    examples=(
+        rewrite("xs = map(torch.Tensor.cuda, xs)", "xs = map(torch.Tensor.npu, xs)"),
+        rewrite("xs = list(map(lambda t: t.cuda, xs))", "xs = list(map(lambda t: t.npu, xs))"),
+        rewrite("move = nn.Module.cuda\nimport torch.nn as nn", "move = nn.Module.npu\nimport torch.nn as nn\nimport torch_npu  # noqa: F401"),
+        leave("if args.cuda: pass"),
+        leave("f(opt.cuda, self.cuda)"),
+        leave("self.cuda = True"),
+    ),
+)
+def tensor_cuda_reference(node: cst.Attribute, site: Site) -> Fix | None:
+    if node.attr.value != "cuda":
+        return None
+    parent = site.parent(node)
+    if isinstance(parent, cst.Call) and parent.func is node:
+        return None
+    if site.name(node.value) in ("torch.Tensor", "torch.nn.Module", "torch.nn.modules.Module"):
+        return Fix({node.attr: _NPU})
+    if site.file.stores_attribute("cuda") or site.file.defines_method("cuda"):
+        return None
+    if is_foreign(site, node.value) or site.name(node) == "torch.cuda":
+        return None
+    return Fix({node.attr: _NPU}) if _is_handed_on(site, node) else None
+
+
+def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
+    """``map(x.cuda, …)`` and ``lambda t: t.cuda`` cannot be about a flag."""
+    parent = site.parent(node)
+    if isinstance(parent, cst.Lambda):
+        names = {parameter.name.value for parameter in parent.params.params}
+        return isinstance(node.value, cst.Name) and node.value.value in names
+    call = site.parent(parent) if isinstance(parent, cst.Arg) else None
+    return (
+        isinstance(call, cst.Call)
+        and terminal(call.func) in ("map", "tree_map", "_apply", "apply_to_sample")
+        and call.args[0] is parent
+    )
+
+
+@rule(
+    "NPU103",
+    "is-cuda",
+    on=cst.Attribute,
+    words=("is_cuda",),
+    fix=FixLevel.SAFE,
+    quiet=True,
+    why="is_cuda is False for a tensor on the NPU; torch_npu adds is_npu",
+    examples=(
+        rewrite("if x.is_cuda: w = torch.cuda.FloatTensor(w)", "if x.is_npu: w = torch.npu.FloatTensor(w)"),
+        rewrite("b, on = x.shape[0], q.is_cuda", "b, on = x.shape[0], q.is_npu"),
+        leave("self.is_cuda = device.type == 'cpu'\nif self.is_cuda: pass"),
+        leave("if x.is_cuda:\n    y = ext_cuda.forward(x)"),
+    ),
+)
+def is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
+    if not _is_tensor_property(node, site) or guards_kernel(site, is_negated(node, site)):
+        return None
+    return Fix({node.attr: cst.Name("is_npu")})
+
+
+def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
+    if node.attr.value != "is_cuda" or isinstance(site.parent(node), cst.AssignTarget):
+        return False
+    own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
+    return not own and not is_foreign(site, node.value)
+
+
+@rule(
+    "NPU104",
+    "kernel-guard-is-cuda",
+    on=cst.Attribute,
+    words=("is_cuda",),
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="this is_cuda guards a CUDA kernel and was left, so that the portable branch runs on the "
+    "NPU; check that there is one, or port the kernel",
+    examples=(
+        report("if x.is_cuda:\n    y = ext_cuda.forward(x)\nelse:\n    y = forward(x)"),
+        report("def f(x):\n    if not x.is_cuda:\n        return ref(x)\n    return ext_cuda.run(x)"),
+        leave("if x.is_cuda:\n    y = x.half()"),
+    ),
+)
+def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
+    if not _is_tensor_property(node, site):
+        return None
+    return Report() if guards_kernel(site, is_negated(node, site)) else None

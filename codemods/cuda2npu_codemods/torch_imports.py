@@ -1,0 +1,159 @@
+"""Import statements that bring CUDA names, rewritten so that the local names stay.
+
+torch_npu is named in imports, since ``from torch.npu.amp import …`` would load a second copy
+of the package: only ``torch.npu`` itself is registered with Python's import system.
+"""
+
+from __future__ import annotations
+
+
+import libcst as cst
+
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.counterparts import advice, counterpart
+
+_WHY = "this import brings names of torch.cuda, which speak to NVIDIA GPUs only"
+
+
+def dotted(node: cst.CSTNode | None) -> str:
+    if isinstance(node, cst.Attribute):
+        return f"{dotted(node.value)}.{node.attr.value}"
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def _expression(name: str) -> cst.Name | cst.Attribute:
+    head, *rest = name.split(".")
+    expression: cst.Name | cst.Attribute = cst.Name(head)
+    for part in rest:
+        expression = cst.Attribute(expression, cst.Name(part))
+    return expression
+
+
+def _in_cuda(name: str) -> bool:
+    return name == "torch.cuda" or name.startswith("torch.cuda.")
+
+
+def _importable(name: str, site: Site) -> str | None:
+    """The counterpart of a torch.cuda name as an import statement spells it."""
+    new = counterpart(name, site.options.torch_npu) if _in_cuda(name) else None
+    return new.replace("torch.npu", "torch_npu.npu", 1) if new else None
+
+
+@rule(
+    "NPU010",
+    "torch-cuda-from-import",
+    on=cst.ImportFrom,
+    words=("cuda",),
+    fix=FixLevel.SAFE,
+    why=_WHY + "; torch_npu.npu has the same ones",
+    examples=(
+        rewrite(
+            "from torch.cuda.amp import autocast as ac, GradScaler",
+            "from torch_npu.npu.amp import autocast as ac, GradScaler\nimport torch_npu  # noqa: F401",
+        ),
+        rewrite(
+            "from torch import cuda\ncuda.empty_cache()",
+            "from torch_npu import npu as cuda\nimport torch_npu  # noqa: F401\ncuda.empty_cache()",
+        ),
+        rewrite(
+            "from torch.cuda import CUDAGraph, nccl",
+            "from torch_npu.npu import NPUGraph as CUDAGraph\nfrom torch.cuda import nccl\n"
+            "import torch_npu  # noqa: F401",
+        ),
+        leave("from numba import cuda"),
+        leave("from .cuda import amp"),
+    ),
+)
+def torch_cuda_from_import(node: cst.ImportFrom, site: Site) -> Fix | None:
+    module = dotted(node.module)
+    if node.relative or isinstance(node.names, cst.ImportStar):
+        return None
+    groups: dict[str, list[cst.ImportAlias]] = {}
+    for alias in node.names:
+        name = dotted(alias.name)
+        new = _importable(f"{module}.{name}", site)
+        new_module, _, new_name = (new or f"{module}.{name}").rpartition(".")
+        groups.setdefault(new_module, []).append(_renamed(alias, new_name))
+    if set(groups) == {module}:
+        return None
+    if len(groups) == 1:
+        new_module, aliases = groups.popitem()
+        edits: dict[cst.CSTNode, cst.CSTNode] = {node.module or node: _expression(new_module)}
+        edits.update(
+            {old: new for old, new in zip(node.names, aliases, strict=True) if old is not new}
+        )
+        return Fix(edits)
+    return Fix({node: tuple(_from(name, aliases) for name, aliases in groups.items())})
+
+
+def _renamed(alias: cst.ImportAlias, new_name: str) -> cst.ImportAlias:
+    """The alias with another name imported and the same one bound."""
+    old_name = dotted(alias.name)
+    if new_name == old_name:
+        return alias
+    asname = alias.asname or cst.AsName(cst.Name(old_name))
+    if isinstance(asname.name, cst.Name) and asname.name.value == new_name:
+        return alias.with_changes(name=cst.Name(new_name), asname=None)
+    return alias.with_changes(name=cst.Name(new_name), asname=asname)
+
+
+def _from(module: str, aliases: list[cst.ImportAlias]) -> cst.ImportFrom:
+    plain = [alias.with_changes(comma=cst.MaybeSentinel.DEFAULT) for alias in aliases]
+    return cst.ImportFrom(module=_expression(module), names=plain)
+
+
+@rule(
+    "NPU011",
+    "torch-cuda-import",
+    on=cst.Import,
+    words=("cuda",),
+    fix=FixLevel.SAFE,
+    why=_WHY + "; torch_npu.npu has the same ones",
+    examples=(
+        rewrite(
+            "import torch.cuda as tc\ntc.synchronize()",
+            "import torch_npu.npu as tc\nimport torch_npu  # noqa: F401\ntc.synchronize()",
+        ),
+        rewrite("import torch.cuda", "import torch\nimport torch_npu  # noqa: F401"),
+        leave("import torch.cuda.nccl as nccl"),
+        leave("import pycuda.driver as cuda"),
+    ),
+)
+def torch_cuda_import(node: cst.Import, site: Site) -> Fix | None:
+    edits: dict[cst.CSTNode, cst.CSTNode] = {}
+    for alias in node.names:
+        new = _importable(dotted(alias.name), site)
+        if alias.asname is None and _in_cuda(dotted(alias.name)):
+            edits[alias.name] = cst.Name("torch")
+        elif new is not None:
+            edits[alias.name] = _expression(new)
+    return Fix(edits) if edits else None
+
+
+@rule(
+    "NPU012",
+    "import-without-counterpart",
+    on=(cst.ImportFrom, cst.Import),
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    why="an import of torch.cuda names that torch.npu has no counterpart for was left",
+    examples=(
+        report("from torch.cuda import nccl"),
+        report("import torch.cuda.nccl as nccl"),
+        report("from torch.cuda import *"),
+        leave("from torch.cuda import amp"),
+    ),
+)
+def import_without_counterpart(node: cst.ImportFrom | cst.Import, site: Site) -> Report | None:
+    if isinstance(node, cst.Import):
+        names = [dotted(alias.name) for alias in node.names if alias.asname]
+    elif node.relative or not _in_cuda(dotted(node.module)):
+        return None
+    elif isinstance(node.names, cst.ImportStar):
+        return Report("import the names that are used, one by one, so that they can be rewritten")
+    else:
+        names = [f"{dotted(node.module)}.{dotted(alias.name)}" for alias in node.names]
+    lost = [name for name in names if _in_cuda(name) and _importable(name, site) is None]
+    if not lost:
+        return None
+    return Report("; ".join(f"torch.npu has no {name[6:]}: {advice(name)}" for name in lost))

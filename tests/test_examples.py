@@ -1,0 +1,49 @@
+"""Every rule's examples: the rule's documentation is its unit test."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from cuda2npu.engine import rewrite_source
+from cuda2npu.model import Options
+from cuda2npu.packs import load_rules, packs
+from cuda2npu.rule import Example, Rule
+
+CASES = [(rule, example) for rule in load_rules() for example in rule.examples]
+
+
+def _options(rule: Rule, example: Example) -> Options:
+    options = Options(unsafe=rule.fix.value == "unsafe")
+    return options if example.release is None else Options(torch_npu=example.release)
+
+
+@pytest.mark.parametrize(("rule", "example"), CASES, ids=lambda v: getattr(v, "code", None))
+def test_example(rule: Rule, example: Example) -> None:
+    ast.parse(example.after)
+    result = rewrite_source(example.before, _options(rule, example))
+    mine = [finding for finding in result.findings if finding.code == rule.code]
+    if example.kind == "leave":
+        assert mine == []
+    elif example.kind == "report":
+        assert mine
+        assert not any(finding.applied for finding in mine)
+    else:
+        assert result.text == example.after
+        assert any(finding.applied for finding in mine)
+        assert not rewrite_source(result.text, _options(rule, example)).changed
+
+
+@pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
+def test_metadata(rule: Rule) -> None:
+    assert rule.examples, "a rule without an example is not documented"
+    assert any(example.kind != "leave" for example in rule.examples)
+    words = {word for pack in packs() for word in pack.words}
+    for word in rule.words:
+        assert any(known in word for known in words), f"no file is parsed for {word!r}"
+
+
+def test_names_are_unique() -> None:
+    names = [rule.name for rule in load_rules()]
+    assert len(names) == len(set(names))
