@@ -62,7 +62,10 @@ def _denotes(site: Site, node: cst.CSTNode | None, names: Names) -> bool:
         key = _key(node)
         return names(key) if key is not None else _denotes(site, node.value, names)
     if isinstance(node, cst.Attribute):
-        if node.attr.value in ("type", "value", "lower", "strip"):
+        if node.attr.value == "type" and names is names_device:
+            # Nothing else that is compared with a device's name is called x.type.
+            return terminal(node.value) not in ("self", "args", "cfg", "config", "opt")
+        if node.attr.value in ("value", "lower", "strip"):
             return _denotes(site, node.value, names)
         return names(node.attr.value)
     if isinstance(node, cst.Name):

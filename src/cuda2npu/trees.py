@@ -43,11 +43,16 @@ def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def parents(root: cst.CSTNode) -> dict[cst.CSTNode, cst.CSTNode]:
-    """Every node below ``root`` with its parent, outer nodes first."""
+    """Every node below ``root`` with its parent, outer nodes first.
+
+    What stands inside an import statement is no expression and is left out.
+    """
     found: dict[cst.CSTNode, cst.CSTNode] = {}
     stack = [root]
     while stack:
         node = stack.pop()
+        if isinstance(node, (cst.Import, cst.ImportFrom)):
+            continue
         for child in children(node):
             found[child] = node
             stack.append(child)
