@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cuda2npu.rule import Pack
+from cuda2npu_codemods.counterparts import ALIAS_WORDS
 
 PACK = Pack(
     name="builtin",
@@ -13,6 +14,7 @@ PACK = Pack(
         "NCCL",
         "CUDA",
         "transfer_to_npu",
+        *ALIAS_WORDS,
     ),
     modules=(
         "cuda2npu_codemods.torch_imports",

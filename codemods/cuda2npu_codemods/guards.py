@@ -16,7 +16,7 @@ from cuda2npu.rule import Site
 _KERNEL = re.compile(
     r"\w*(_cuda_ext|cuda_kernel|cuda_lib|_cuda_c)\w*|\w+_cuda|cuda_(ext|op|ops|impl|module)"
     r"|\w*(triton|flash_attn|xformers|cupy|pycuda|cudnn_rnn)\w*|_C|_ext|\w+_ext|apex|amp_C"
-    r"|load_inline|CUDAExtension|custom_kernel|fused_kernel|\w+_kernels?|kernels?"
+    r"|load_inline|CUDAExtension|custom_kernel|fused_\w*kernel"
 )
 _MOVES = re.compile(
     r"(\w+_)?(to|is|use|no|has|move_to|with|on|from|copy_to|test|init|set|get|enable|seed)_cuda"
@@ -35,12 +35,47 @@ def guards_kernel(site: Site, negated: bool = False) -> bool:
         return uses_kernel(site.following)
     if isinstance(statement, ast.If):
         if not negated:
-            return uses_kernel(statement.body)
+            return _asks_for_kernel(statement.test) or uses_kernel(statement.body)
         leaves = isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue))
         return uses_kernel(statement.orelse) or (leaves and uses_kernel(site.following))
     if isinstance(statement, (ast.Return, ast.Assign, ast.Expr)) and statement.value is not None:
         return any(uses_kernel([arm]) for arm in _arms(statement.value, negated))
     return False
+
+
+_KERNEL_FLAG = re.compile(r"(\w+_)?(fused|kernel|triton|flash|custom_op)(_\w+)?")
+
+
+def _asks_for_kernel(test: ast.expr) -> bool:
+    """The same test asks for an implementation: ``impl == "cuda" and …``, ``self.fused and …``."""
+    if not isinstance(test, ast.BoolOp):
+        return False
+    for part in test.values:
+        if isinstance(part, ast.Compare) and _names_implementation(part):
+            return True
+        name = getattr(part, "attr", None) or getattr(part, "id", None)
+        if name is not None and _KERNEL_FLAG.fullmatch(name):
+            return True
+    return False
+
+
+def _names_implementation(comparison: ast.Compare) -> bool:
+    sides = [comparison.left, *comparison.comparators]
+    names = [getattr(side, "attr", None) or getattr(side, "id", None) for side in sides]
+    literal = any(isinstance(side, ast.Constant) and side.value == "cuda" for side in sides)
+    return literal and any(name in ("impl", "implementation", "kernel", "method") for name in names)
+
+
+def guards_kernel_import(site: Site) -> bool:
+    """``if torch.cuda.is_available(): import ext_cuda``: what only a CUDA build can offer."""
+    statement = site.statement
+    if not isinstance(statement, ast.If):
+        return False
+    imports = [node for node in statement.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assigned = [node.value for node in statement.body if isinstance(node, ast.Assign)]
+    return uses_kernel(imports) or any(
+        getattr(value, "id", None) == "CUDAExtension" for value in assigned
+    )
 
 
 def _arms(value: ast.AST, negated: bool) -> Iterable[ast.AST]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.counterparts import advice, counterpart
+from cuda2npu_codemods.counterparts import ALIAS_WORDS, advice, counterpart
+from cuda2npu_codemods.guards import guards_kernel_import
 
 _REPORTED_ELSEWHERE = ("torch.cuda.get_device_capability",)
 
@@ -33,7 +34,7 @@ def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     "NPU120",
     "torch-cuda-name",
     on=cst.Attribute,
-    words=("cuda",),
+    words=("cuda", *ALIAS_WORDS),
     fix=FixLevel.SAFE,
     why="torch.cuda speaks to NVIDIA GPUs only; torch.npu has the same function",
     examples=(
@@ -44,6 +45,11 @@ def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         rewrite("g = torch.cuda.CUDAGraph()", "g = torch.npu.NPUGraph()"),
         rewrite("with torch.cuda.amp.autocast(enabled=ok): pass", "with torch.npu.amp.autocast(enabled=ok): pass"),
         rewrite("ok = hasattr(torch.cuda, 'memory_summary')", "ok = hasattr(torch.npu, 'memory_summary')"),
+        rewrite("with torch.cuda.nvtx.range('x'): pass", "with torch.npu.mstx.annotate('x'): pass"),
+        rewrite(
+            "@torch.cuda.nvtx.range('x')\ndef f(): pass",
+            "@torch.npu.mstx.mstx_range('x')\ndef f(): pass",
+        ),
         rewrite("torch.cuda.nvtx.range_push('x')", "torch.npu.mstx.range_push('x')"),
         leave("torch.cuda.nccl.version()"),
         leave("import cupy\ncupy.cuda.Device(0)"),
@@ -52,19 +58,38 @@ def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     ),
 )
 def torch_cuda_name(node: cst.Attribute, site: Site) -> Fix | None:
-    if not _is_whole_chain(node, site):
+    if not _is_whole_chain(node, site) or _is_left(node, site):
         return None
     for part in _inner(node):
         name = site.name(part)
         if not in_cuda(name) or isinstance(part, cst.Name):
             continue
-        new = counterpart(name or "", site.options.torch_npu)
+        new = _counterpart(name or "", part, site)
         if new is not None:
             edits = _edits(part, name or "", new, site)
             return Fix(edits, quiet=_is_quiet(name or "")) if edits else None
         if part is node or name == site.name(node):
             return None
     return None
+
+
+def _is_left(node: cst.Attribute, site: Site) -> bool:
+    if site.name(node) in _REPORTED_ELSEWHERE:
+        return True
+    return site.name(node) == "torch.cuda.is_available" and guards_kernel_import(site)
+
+
+def _counterpart(name: str, node: cst.BaseExpression, site: Site) -> str | None:
+    if name == "torch.cuda.nvtx.range" and not isinstance(_use(node, site), cst.Decorator):
+        # mstx_range is a decorator only; annotate is the context manager.
+        new = "torch.npu.mstx.annotate"
+        return new if site.exists(new) else None
+    return counterpart(name, site.options.torch_npu)
+
+
+def _use(node: cst.BaseExpression, site: Site) -> cst.CSTNode | None:
+    parent = site.parent(node)
+    return site.parent(parent) if isinstance(parent, cst.Call) else parent
 
 
 def _edits(
@@ -109,7 +134,7 @@ def _is_quiet(name: str) -> bool:
     "NPU121",
     "torch-cuda-no-counterpart",
     on=(cst.Attribute, cst.Name),
-    words=("cuda", "nvtx", "nccl"),
+    words=("cuda", *ALIAS_WORDS),
     fix=FixLevel.NONE,
     why="torch.npu has no counterpart for this name",
     examples=(
@@ -130,8 +155,8 @@ def torch_cuda_no_counterpart(node: cst.Attribute | cst.Name, site: Site) -> Rep
         return None
     for part in _inner(node):
         inner = site.name(part) or ""
-        if in_cuda(inner) and counterpart(inner, site.options.torch_npu) is not None:
-            if part is node or inner != "torch.cuda" and _is_object(inner, site):
+        if in_cuda(inner) and _counterpart(inner, part, site) is not None:
+            if part is node or (inner != "torch.cuda" and _is_object(inner, site)):
                 return None
     return Report(f"torch.npu has no counterpart for {name}: {advice(name or '')}")
 

@@ -9,7 +9,7 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.devices import is_negated
 from cuda2npu_codemods.expressions import FOREIGN_HEADS, terminal
-from cuda2npu_codemods.guards import guards_kernel
+from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import
 
 _NPU = cst.Name("npu")
 
@@ -145,8 +145,26 @@ def is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
 def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
     if node.attr.value != "is_cuda" or isinstance(site.parent(node), cst.AssignTarget):
         return False
+    if is_foreign(site, node.value):
+        return False
     own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
-    return not own and not is_foreign(site, node.value)
+    return not own or _is_used_as_tensor(node.value, site)
+
+
+_TENSOR_ATTRIBUTES = frozenset("shape dtype device size dim ndim numel requires_grad".split())
+
+
+def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
+    """Whether the code around asks the same variable for a tensor's attributes."""
+    if not isinstance(node, cst.Name) or node.value == "self":
+        return False
+    return any(
+        isinstance(inner, ast.Attribute)
+        and inner.attr in _TENSOR_ATTRIBUTES
+        and isinstance(inner.value, ast.Name)
+        and inner.value.id == node.value
+        for inner in ast.walk((*site.enclosing, site.file.tree)[0])
+    )
 
 
 @rule(
@@ -168,3 +186,23 @@ def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
     if not _is_tensor_property(node, site):
         return None
     return Report() if guards_kernel(site, is_negated(node, site)) else None
+
+
+@rule(
+    "NPU105",
+    "kernel-guard-available",
+    on=cst.Attribute,
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="torch.cuda.is_available() guards the import or build of a CUDA kernel and was left, so "
+    "that the portable branch runs on the NPU; check that there is one, or port the kernel",
+    examples=(
+        report("if torch.cuda.is_available():\n    import ext_cuda"),
+        leave("if torch.cuda.is_available():\n    import numpy"),
+    ),
+)
+def kernel_guard_available(node: cst.Attribute, site: Site) -> Report | None:
+    if site.name(node) != "torch.cuda.is_available":
+        return None
+    return Report() if guards_kernel_import(site) else None

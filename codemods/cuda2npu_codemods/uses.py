@@ -8,6 +8,8 @@ default. Only that place decides; the letters alone never do.
 from __future__ import annotations
 
 import ast
+import builtins
+import sys
 from collections.abc import Callable
 from enum import Enum
 
@@ -90,6 +92,8 @@ _READERS = frozenset("get pop getattr getenv setdefault get_value".split())
 _OPTION_FUNCTIONS = frozenset("add_argument add_option option argument Option Argument".split())
 _OPTION_KEYWORDS = frozenset("default choices const".split())
 _DEFAULT_KEYWORDS = frozenset("default default_factory factory value".split())
+
+_STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins))
 
 Step = Callable[[Site, cst.CSTNode, cst.CSTNode], "Use | cst.CSTNode | None"]
 
@@ -211,13 +215,16 @@ def _positional(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNode 
         return Use.TEXT
     if callee in ("str", "tuple", "list", "set", "frozenset", "field", "cast"):
         return call
-    if callee in _READERS and position:
-        return _read_default(call)
+    if callee in _READERS:
+        return _read_default(call) if position else Use.KEY
     if callee == "parametrize" and position == 1:
         return _parametrized(call)
     if position == 0 and callee in ("isinstance", "hasattr", "len", "int", "import_module"):
         return None
-    return _own_function(site, callee, position) or Use.UNKNOWN_ARGUMENT
+    own = _own_function(site, callee, position)
+    if own is not None or name is None:
+        return own or Use.UNKNOWN_ARGUMENT
+    return Use.TEXT if name.partition(".")[0] in _STANDARD else Use.UNKNOWN_ARGUMENT
 
 
 def _method(
@@ -270,7 +277,7 @@ def _own_function(site: Site, callee: str | None, position: int) -> Use | None:
             if arguments[:1] in (["self"], ["cls"]):
                 arguments = arguments[1:]
             if position < len(arguments):
-                return _by_name(arguments[position])
+                return _by_name(arguments[position]) or Use.TEXT
     return None
 
 
@@ -302,10 +309,17 @@ def _dict_element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | 
     if child is parent.key:
         return Use.KEY
     key = string(parent.key)
+    if _has_npu_entry(site.parent(parent)):
+        return Use.KEY  # a table by device that already has its row for the NPU
     if key and _by_name(key):
         return _by_name(key)
     outward = use_of(site, site.parent(parent) or parent)
     return outward if outward in (Use.DEVICE, Use.BACKEND) else None
+
+
+def _has_npu_entry(node: cst.CSTNode | None) -> bool:
+    elements = node.elements if isinstance(node, cst.Dict) else ()
+    return any(isinstance(e, cst.DictElement) and string(e.key) == "npu" for e in elements)
 
 
 def _assigned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:

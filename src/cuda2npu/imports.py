@@ -60,7 +60,7 @@ def _anchors(facts: FileFacts, scopes: list[Scope]) -> list[_Anchor]:
         for node, scope, blocks in facts.statements.imports
         if _brings_torch(node) and not any(map(_is_typing_only, blocks))
     ]
-    for wanted in (_names_torch, _brings_torch):
+    for wanted in (_is_plain, _brings_torch):
         for unguarded in (True, False):
             for node, scope, blocks in candidates:
                 if scope.kind == "module" and wanted(node) and (not blocks or not unguarded):
@@ -82,8 +82,9 @@ def _star_anchor(facts: FileFacts) -> list[_Anchor]:
     return stars[-1:] if facts.statements.module.find("torch") is None else []
 
 
-def _names_torch(node: Import) -> bool:
-    return isinstance(node, ast.Import) and _brings_torch(node)
+def _is_plain(node: Import) -> bool:
+    """``import torch`` itself."""
+    return isinstance(node, ast.Import) and any(alias.name == "torch" for alias in node.names)
 
 
 def _brings_torch(node: Import) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cached_property
 
 from cuda2npu.statements import Unit
 
 _NPU = re.compile(r"(?<![A-Za-z])npu(?![a-z])|(?<![A-Za-z])NPU|HCCL|hccl")
+_NPU_QUESTION = re.compile(r"npu|(is|has|use)_(\w+_)?npu(_\w+)?|(IS|HAS|USE)_(\w+_)?NPU(_\w+)?")
+_CUDA_QUESTION = re.compile(r"cuda|(is|has|use)_(\w+_)?cuda(_\w+)?|(IS|HAS|USE)_(\w+_)?CUDA(_\w+)?")
 _TRANSFER = re.compile(r"^[ \t]*(from|import)[ \t][^#\n]*\btransfer_to_npu\b", re.M)
 _SHIM = re.compile(
     r"^[ \t]*torch\.cuda\.[\w.]+[ \t]*=[ \t]*(torch\.|\w+\.)?(xpu|mlu|musa|hpu|mps|ipex|intel)\b",
@@ -38,25 +41,34 @@ class Ported:
         return _SHIM.search(self._text) is not None
 
     def covers(self, unit: Unit) -> bool:
-        """Whether the unit stands in code that already chooses between devices.
+        """Whether the unit stands in code that already chooses between CUDA and the NPU.
 
-        That is a function, or an ``if`` chain, with a test that asks for an NPU.
+        That is a function, an ``if`` chain or an expression with a test that asks for each.
         """
         if not self.mentions_npu:
             return False
         around = [*unit.blocks, unit.statement]
         functions = [n for n in around if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
         chains = [n for n in around if isinstance(n, ast.If)]
-        return any(map(self._chooses_npu, [*functions[-1:], *chains]))
+        simple = [unit.statement] if not hasattr(unit.statement, "body") else []
+        return any(map(self._chooses_npu, [*functions[-1:], *chains, *simple]))
 
     def _chooses_npu(self, node: ast.AST) -> bool:
         if node not in self._chooses:
             if isinstance(node, ast.If):
-                self._chooses[node] = any(map(_asks_for_npu, _chain(node)))
+                self._chooses[node] = _asks_for_both(_chain(node))
             else:
-                tests = (n for n in ast.walk(node) if isinstance(n, (ast.If, ast.IfExp)))
-                self._chooses[node] = any(_asks_for_npu(test.test) for test in tests)
+                inner = list(ast.walk(node))
+                tests = [n.test for n in inner if isinstance(n, (ast.If, ast.IfExp))]
+                either = (n for n in inner if isinstance(n, ast.BoolOp))
+                self._chooses[node] = _asks_for_both(tests) or any(
+                    _asks_for_both([operation]) for operation in either
+                )
         return self._chooses[node]
+
+
+def _asks_for_both(tests: list[ast.expr]) -> bool:
+    return any(map(_asks_for_npu, tests)) and any(map(_asks_for_cuda, tests))
 
 
 def _chain(node: ast.If) -> list[ast.expr]:
@@ -69,11 +81,21 @@ def _chain(node: ast.If) -> list[ast.expr]:
 
 
 def _asks_for_npu(test: ast.expr) -> bool:
-    """``torch.npu.is_available()``, ``is_torch_npu_available()``, ``device == "npu"``."""
+    """``torch.npu.is_available()``, ``is_torch_npu_available()``, ``device == "npu"``.
+
+    A user's own flag or count (``args.no_npu``, ``n_npu > 0``) is no such question.
+    """
+    return any(_NPU_QUESTION.fullmatch(word) for word in _words(test))
+
+
+def _asks_for_cuda(test: ast.expr) -> bool:
+    return any(_CUDA_QUESTION.fullmatch(word) for word in _words(test))
+
+
+def _words(test: ast.expr) -> Iterator[str]:
     for node in ast.walk(test):
         word = getattr(node, "attr", None) or getattr(node, "id", None)
         if isinstance(node, ast.Constant):
             word = node.value
-        if isinstance(word, str) and _NPU.search(word):
-            return True
-    return False
+        if isinstance(word, str):
+            yield word
