@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cuda2npu.rule import Pack
-from cuda2npu_codemods.counterparts import ALIAS_WORDS
+from cuda2npu_codemods.words import ALIAS_WORDS
 
 PACK = Pack(
     name="builtin",

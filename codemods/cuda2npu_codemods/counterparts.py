@@ -54,12 +54,6 @@ ADVICE: Mapping[str, str] = {
 }
 """What to do about names that torch.npu has no counterpart for."""
 
-ALIAS_WORDS = (
-    "CUDAGraph CUDAPluggableAllocator OutOfMemoryError nvtx nccl cudart get_arch_list "
-    "get_gencode_flags get_stream_from_external CudaError AcceleratorError jiterator"
-).split()
-"""Words of the rows above that show such a name behind an alias: ``gpu.CUDAGraph()``."""
-
 
 @lru_cache(maxsize=4096)
 def counterpart(dotted: str, release: str) -> str | None:

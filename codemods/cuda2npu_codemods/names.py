@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.counterparts import ALIAS_WORDS, advice, counterpart
+from cuda2npu_codemods.counterparts import advice, counterpart
 from cuda2npu_codemods.guards import guards_kernel_import
+from cuda2npu_codemods.words import ALIAS_WORDS
 
 _REPORTED_ELSEWHERE = ("torch.cuda.get_device_capability",)
 

@@ -19,6 +19,12 @@ OTHER_ACCELERATORS = frozenset(
 HOST_DEVICES = frozenset({"cpu", "meta", "auto"})
 OTHER_BACKENDS = frozenset("gloo mpi ucc ccl xccl smddp".split())
 
+ALIAS_WORDS = (
+    "CUDAGraph CUDAPluggableAllocator OutOfMemoryError nvtx nccl cudart get_arch_list "
+    "get_gencode_flags get_stream_from_external CudaError AcceleratorError jiterator"
+).split()
+"""Words that show a renamed or missing name of torch.cuda behind an alias: ``gpu.CUDAGraph()``."""
+
 _DEVICE_WORDS = frozenset("device devices dev devs".split())
 _DEVICE_TAILS = _DEVICE_WORDS | frozenset(
     "type types name str string arg map location choice choices option kind".split()
