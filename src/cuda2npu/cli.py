@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from cuda2npu import __version__, files, project
-from cuda2npu.config import Config, Settings, configure, nearest
+from cuda2npu.config import Config, Settings, configure, nearest_code
 from cuda2npu.files import Plan, UsageError, WriteError
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Output, check_format, reporter, wants_color
@@ -177,7 +177,7 @@ def rules(
     with _usage_errors():
         if code.upper() not in known:
             raise UsageError(
-                f"no rule has the code {code!r}; the nearest is {nearest(code.upper(), known)}"
+                f"no rule has the code {code!r}; the nearest is {nearest_code(code, known)}"
             )
     print_rule(known[code.upper()])
 

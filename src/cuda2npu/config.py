@@ -71,6 +71,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return get_close_matches(word, list(known), n=1, cutoff=0)[0]
 
 
+def nearest_code(code: str, known: Iterable[str]) -> str:
+    """The known code with the nearest number; a beginning such as ``NPU1`` counts as 100."""
+
+    def number(text: str) -> int:
+        return int("".join(filter(str.isdecimal, text))[:3].ljust(3, "0"))
+
+    return min(known, key=lambda rule: abs(number(rule) - number(code)))
+
+
 def _find(start: Path) -> tuple[Path, Settings] | None:
     """The nearest pyproject.toml, upwards, that has a section for cuda2npu."""
     place = start.absolute()
@@ -141,7 +150,7 @@ def _codes(given: tuple[str, ...] | None, place: str) -> tuple[str, ...]:
         if not code or not any(rule.startswith(code) for rule in known):
             raise UsageError(
                 f"{place}: no rule has the code {code!r}; the nearest is "
-                f"{nearest(code.upper(), known)}. `cuda2npu rules` lists them all."
+                f"{nearest_code(code, known)}. `cuda2npu rules` lists them all."
             )
     return given
 

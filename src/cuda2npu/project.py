@@ -19,6 +19,7 @@ from cuda2npu.packs import trigger_pattern
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
+    from multiprocessing.process import BaseProcess
 
     ExecutorFactory = Callable[[int], Executor]
 
@@ -188,14 +189,25 @@ def process_pool(workers: int) -> Executor:
     """The default executor."""
     from concurrent.futures import ProcessPoolExecutor
 
-    return ProcessPoolExecutor(workers, initializer=_ignore_interrupt)
+    return ProcessPoolExecutor(workers, initializer=_start_worker)
 
 
-def _ignore_interrupt() -> None:
-    """Ctrl-C reaches the whole process group; the parent alone decides what is finished."""
+def _start_worker() -> None:
     import signal
+    from multiprocessing import parent_process
+    from threading import Thread
 
+    # Ctrl-C reaches the whole process group; the parent alone decides what is finished.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def _follow(parent: BaseProcess) -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent.join()
+    os._exit(1)
 
 
 def process_file(job: Job, options: Options, mode: Mode) -> Outcome:

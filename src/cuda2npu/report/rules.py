@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 from cuda2npu.model import FixLevel
 from cuda2npu.rule import Example, Rule
@@ -62,5 +62,6 @@ def _print_example(out: Console, example: Example) -> None:
 
 
 def _print_code(out: Console, source: str) -> None:
-    code = Syntax(source.strip("\n"), "python", theme="ansi_dark", background_color="default")
-    out.print(Padding(code, (0, 0, 0, 4)))
+    text = Syntax("", "python", theme="ansi_dark").highlight(source.strip("\n"))
+    for line in text.split("\n"):
+        out.print(Text("    ") + line if line else "", soft_wrap=True)
