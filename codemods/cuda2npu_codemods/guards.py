@@ -67,15 +67,14 @@ def _names_implementation(comparison: ast.Compare) -> bool:
 
 
 def guards_kernel_import(site: Site) -> bool:
-    """``if torch.cuda.is_available(): import ext_cuda``: what only a CUDA build can offer."""
+    """``if torch.cuda.is_available(): import ext_cuda``, ``… and has_fused_norm``."""
     statement = site.statement
     if not isinstance(statement, ast.If):
         return False
     imports = [node for node in statement.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     assigned = [node.value for node in statement.body if isinstance(node, ast.Assign)]
-    return uses_kernel(imports) or any(
-        getattr(value, "id", None) == "CUDAExtension" for value in assigned
-    )
+    builds = any(getattr(value, "id", None) == "CUDAExtension" for value in assigned)
+    return builds or uses_kernel(imports) or _asks_for_kernel(statement.test)
 
 
 def _arms(value: ast.AST, negated: bool) -> Iterable[ast.AST]:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from cuda2npu.statements import Unit
 
+RUNTIMES = frozenset("tensorrt onnxruntime pycuda torch_tensorrt torch2trt".split())
 _NPU = re.compile(r"(?<![A-Za-z])npu(?![a-z])|(?<![A-Za-z])NPU|HCCL|hccl")
 _NPU_QUESTION = re.compile(r"npu|(is|has|use)_(\w+_)?npu(_\w+)?|(IS|HAS|USE)_(\w+_)?NPU(_\w+)?")
 _CUDA_QUESTION = re.compile(r"cuda|(is|has|use)_(\w+_)?cuda(_\w+)?|(IS|HAS|USE)_(\w+_)?CUDA(_\w+)?")
@@ -41,10 +42,14 @@ class Ported:
         return _SHIM.search(self._text) is not None
 
     def covers(self, unit: Unit) -> bool:
-        """Whether the unit stands in code that already chooses between CUDA and the NPU.
+        """Whether the unit stands in code that is not for this tool to change.
 
-        That is a function, an ``if`` chain or an expression with a test that asks for each.
+        Either the code already chooses between CUDA and the NPU: a function, an ``if`` chain
+        or an expression with a test that asks for each. Or its branch runs another runtime
+        with a CUDA interface of its own.
         """
+        if any(_is_foreign_branch(block, unit) for block in unit.blocks):
+            return True
         if not self.mentions_npu:
             return False
         around = [*unit.blocks, unit.statement]
@@ -55,16 +60,45 @@ class Ported:
 
     def _chooses_npu(self, node: ast.AST) -> bool:
         if node not in self._chooses:
-            if isinstance(node, ast.If):
-                self._chooses[node] = _asks_for_both(_chain(node))
-            else:
-                inner = list(ast.walk(node))
-                tests = [n.test for n in inner if isinstance(n, (ast.If, ast.IfExp))]
-                either = (n for n in inner if isinstance(n, ast.BoolOp))
-                self._chooses[node] = _asks_for_both(tests) or any(
-                    _asks_for_both([operation]) for operation in either
-                )
+            tests = _chain(node) if isinstance(node, ast.If) else list(_questions(node))
+            self._chooses[node] = _asks_for_both(tests)
         return self._chooses[node]
+
+
+def _questions(node: ast.AST) -> Iterator[ast.expr]:
+    """Comparisons and ``is_available()`` calls, wherever in a function they stand."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Compare):
+            yield inner
+        elif isinstance(inner, ast.Call) and "available" in ast.unparse(inner.func):
+            yield inner
+
+
+def _is_foreign_branch(block: ast.AST, unit: Unit) -> bool:
+    """``if engine: import tensorrt; device = torch.device("cuda:0")``: left with its runtime."""
+    if not isinstance(block, ast.If):
+        return False
+    for branch in (block.body, block.orelse):
+        if any(_is_inside(unit.statement, node) for node in branch):
+            nested = len(branch) == 1 and isinstance(branch[0], ast.If)
+            return not nested and any(map(_imports_runtime, branch))
+    return False
+
+
+def _is_inside(node: ast.AST, outer: ast.stmt) -> bool:
+    line = getattr(node, "lineno", None)
+    return line is not None and outer.lineno <= line <= (outer.end_lineno or 0)
+
+
+def _imports_runtime(node: ast.stmt) -> bool:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Import):
+            if any(alias.name.partition(".")[0] in RUNTIMES for alias in inner.names):
+                return True
+        elif isinstance(inner, ast.ImportFrom):
+            if (inner.module or "").partition(".")[0] in RUNTIMES:
+                return True
+    return False
 
 
 def _asks_for_both(tests: list[ast.expr]) -> bool:
