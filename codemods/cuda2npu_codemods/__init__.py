@@ -14,6 +14,11 @@ PACK = Pack(
         "NCCL",
         "CUDA",
         "transfer_to_npu",
+        "GradScaler",
+        "is_autocast_enabled",
+        "set_autocast_enabled",
+        "autocast_gpu_dtype",
+        "CUBLAS_WORKSPACE_CONFIG",
         *ALIAS_WORDS,
     ),
     modules=(
@@ -21,6 +26,8 @@ PACK = Pack(
         "cuda2npu_codemods.shims",
         "cuda2npu_codemods.placement",
         "cuda2npu_codemods.devices",
+        "cuda2npu_codemods.tables",
         "cuda2npu_codemods.names",
+        "cuda2npu_codemods.amp",
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from cuda2npu.releases import exists, names
 
@@ -79,7 +79,7 @@ def counterpart(dotted: str, release: str) -> str | None:
     return f"{parent}.{last}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _with_members() -> frozenset[str]:
     """Modules and objects whose members the name tables list."""
     parents = {name.rpartition(".")[0] for name in names()}

@@ -209,28 +209,3 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
     if not literals or not any(is_device(site, side) for side in sides):
         return None
     return Report() if guards_kernel(site, is_negated(node, site)) else None
-
-
-@rule(
-    "NPU115",
-    "lookup-by-device",
-    on=cst.Subscript,
-    words=("cuda",),
-    fix=FixLevel.NONE,
-    why="a table is looked up by device with its CUDA entry as the fallback; it was left, and "
-    "the NPU takes the fallback: add an entry for npu if it needs its own",
-    quiet=True,
-    examples=(
-        report('t = TABLE.get(x.device.type, TABLE["cuda"])'),
-        leave('t = TABLE["cuda"]'),
-    ),
-)
-def lookup_by_device(node: cst.Subscript, site: Site) -> Report | None:
-    index = node.slice[0].slice
-    if not isinstance(index, cst.Index) or string(index.value) != "cuda":
-        return None
-    arg = site.parent(node)
-    call = site.parent(arg) if isinstance(arg, cst.Arg) else None
-    if not isinstance(call, cst.Call) or terminal(call.func) != "get" or len(call.args) != 2:
-        return None
-    return Report() if is_device(site, call.args[0].value) else None

@@ -13,12 +13,12 @@ from cuda2npu_codemods.words import names_backend, names_device
 Names = Callable[[str], bool]
 
 FOREIGN_HEADS = frozenset(
-    "cupy cp numba pycuda tensorflow tf jax jnp mxnet mx paddle tensorrt trt onnxruntime ort tvm "
-    "taichi cudf faiss nvidia onnx".split()
+    "cupy cp numba pycuda tensorflow tf jax jnp mxnet mx paddle tensorrt trt "
+    "onnxruntime ort tvm taichi cudf faiss nvidia onnx".split()
 )
 FOREIGN_METHODS = frozenset(
-    "bind_input bind_output bind_ortvalue_input bind_ortvalue_output ortvalue_from_numpy "
-    "ortvalue_from_shape_and_type set_providers".split()
+    "bind_input bind_output bind_ortvalue_input bind_ortvalue_output "
+    "ortvalue_from_numpy ortvalue_from_shape_and_type set_providers".split()
 )
 """Methods of onnxruntime, whose ``device_type="cuda"`` is not PyTorch's."""
 
@@ -115,3 +115,11 @@ def is_foreign_call(site: Site, call: cst.Call) -> bool:
         return True
     name = site.name(call.func)
     return name is not None and name.partition(".")[0] in FOREIGN_HEADS
+
+
+def in_cuda_row(site: Site, node: cst.CSTNode) -> bool:
+    """Whether the node is part of the entry ``"cuda": …`` of a table by device."""
+    return any(
+        isinstance(ancestor, cst.DictElement) and string(ancestor.key) == "cuda"
+        for ancestor in site.ancestors(node)
+    )

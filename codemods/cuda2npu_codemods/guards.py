@@ -17,6 +17,7 @@ _KERNEL = re.compile(
     r"\w*(_cuda_ext|cuda_kernel|cuda_lib|_cuda_c)\w*|\w+_cuda|cuda_(ext|op|ops|impl|module)"
     r"|\w*(triton|flash_attn|xformers|cupy|pycuda|cudnn_rnn)\w*|_C|_ext|\w+_ext|apex|amp_C"
     r"|load_inline|CUDAExtension|custom_kernel|fused_\w*kernel"
+    r"|\w+_cuda_(fn|obj|func|op|impl|forward|backward)"
 )
 _MOVES = re.compile(
     r"(\w+_)?(to|is|use|no|has|move_to|with|on|from|copy_to|test|init|set|get|enable|seed)_cuda"
@@ -85,7 +86,7 @@ def _arms(value: ast.AST, negated: bool) -> Iterable[ast.AST]:
 
 
 def uses_kernel(nodes: Iterable[ast.AST]) -> bool:
-    """Whether any of the nodes calls or imports a compiled CUDA kernel, by its name."""
+    """Whether any of the nodes uses or imports a compiled CUDA kernel, by its name."""
     return any(_is_kernel(inner) for node in nodes for inner in ast.walk(node))
 
 
@@ -94,17 +95,9 @@ def _is_kernel(node: ast.AST) -> bool:
         module = getattr(node, "module", None) or ""
         names = [alias.name for alias in node.names] + [module]
         return any(_named(part) for name in names for part in name.split("."))
-    if not isinstance(node, ast.Call):
-        return False
-    func: ast.AST = node.func
-    while isinstance(func, (ast.Attribute, ast.Call, ast.Subscript)):
-        if isinstance(func, ast.Attribute):
-            if _named(func.attr):
-                return True
-            func = func.value
-        else:
-            func = func.func if isinstance(func, ast.Call) else func.value
-    return isinstance(func, ast.Name) and _named(func.id)
+    if isinstance(node, ast.Attribute):
+        return _named(node.attr)
+    return isinstance(node, ast.Name) and _named(node.id)
 
 
 def _named(identifier: str) -> bool:

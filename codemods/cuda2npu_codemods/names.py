@@ -8,6 +8,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.counterparts import advice, counterpart
+from cuda2npu_codemods.expressions import in_cuda_row
 from cuda2npu_codemods.guards import guards_kernel_import
 from cuda2npu_codemods.words import ALIAS_WORDS
 
@@ -41,11 +42,23 @@ def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     examples=(
         rewrite("torch.cuda.synchronize()", "torch.npu.synchronize()"),
         rewrite("if torch.cuda.is_available(): pass", "if torch.npu.is_available(): pass"),
-        rewrite("import torch as th\nth.cuda.empty_cache()", "import torch as th\nimport torch_npu  # noqa: F401\nth.npu.empty_cache()"),
-        rewrite("T = torch.cuda.FloatTensor if cuda else torch.FloatTensor", "T = torch.npu.FloatTensor if cuda else torch.FloatTensor"),
+        rewrite(
+            "import torch as th\nth.cuda.empty_cache()",
+            "import torch as th\nimport torch_npu  # noqa: F401\nth.npu.empty_cache()",
+        ),
+        rewrite(
+            "T = torch.cuda.FloatTensor if cuda else torch.FloatTensor",
+            "T = torch.npu.FloatTensor if cuda else torch.FloatTensor",
+        ),
         rewrite("g = torch.cuda.CUDAGraph()", "g = torch.npu.NPUGraph()"),
-        rewrite("with torch.cuda.amp.autocast(enabled=ok): pass", "with torch.npu.amp.autocast(enabled=ok): pass"),
-        rewrite("ok = hasattr(torch.cuda, 'memory_summary')", "ok = hasattr(torch.npu, 'memory_summary')"),
+        rewrite(
+            "with torch.cuda.amp.autocast(enabled=ok): pass",
+            "with torch.npu.amp.autocast(enabled=ok): pass",
+        ),
+        rewrite(
+            "ok = hasattr(torch.cuda, 'memory_summary')",
+            "ok = hasattr(torch.npu, 'memory_summary')",
+        ),
         rewrite("with torch.cuda.nvtx.range('x'): pass", "with torch.npu.mstx.annotate('x'): pass"),
         rewrite(
             "@torch.cuda.nvtx.range('x')\ndef f(): pass",
@@ -75,7 +88,7 @@ def torch_cuda_name(node: cst.Attribute, site: Site) -> Fix | None:
 
 
 def _is_left(node: cst.Attribute, site: Site) -> bool:
-    if site.name(node) in _REPORTED_ELSEWHERE:
+    if site.name(node) in _REPORTED_ELSEWHERE or in_cuda_row(site, node):
         return True
     return site.name(node) == "torch.cuda.is_available" and guards_kernel_import(site)
 
@@ -121,8 +134,9 @@ def _below(head: cst.BaseExpression, rest: str) -> cst.BaseExpression:
 
 
 _QUIET = frozenset(
-    "is_available manual_seed manual_seed_all empty_cache memory_allocated max_memory_allocated "
-    "is_bf16_supported device_count amp memory_reserved max_memory_reserved is_initialized".split()
+    "is_available manual_seed manual_seed_all empty_cache memory_allocated "
+    "max_memory_allocated is_bf16_supported device_count amp memory_reserved "
+    "max_memory_reserved is_initialized".split()
 )
 """What only warns or returns a neutral value on a torch built without CUDA (torch 2.13)."""
 
@@ -154,12 +168,17 @@ def torch_cuda_no_counterpart(node: cst.Attribute | cst.Name, site: Site) -> Rep
     name = site.name(node)
     if not in_cuda(name) or name in _REPORTED_ELSEWHERE:
         return None
-    for part in _inner(node):
-        inner = site.name(part) or ""
-        if in_cuda(inner) and _counterpart(inner, part, site) is not None:
-            if part is node or (inner != "torch.cuda" and _is_object(inner, site)):
-                return None
+    if any(_is_covered(part, node, site) for part in _inner(node)):
+        return None
     return Report(f"torch.npu has no counterpart for {name}: {advice(name or '')}")
+
+
+def _is_covered(part: cst.BaseExpression, node: cst.BaseExpression, site: Site) -> bool:
+    """Whether a part of the chain has a counterpart that the rest of it belongs to."""
+    name = site.name(part) or ""
+    if not in_cuda(name) or _counterpart(name, part, site) is None:
+        return False
+    return part is node or (name != "torch.cuda" and _is_object(name, site))
 
 
 def _is_object(name: str, site: Site) -> bool:

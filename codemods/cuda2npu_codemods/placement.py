@@ -24,7 +24,9 @@ def _is_module(site: Site, node: cst.BaseExpression) -> bool:
     """``import m`` and then ``m.cuda()``: a function of that module, not a tensor's method."""
     if not isinstance(node, cst.Name):
         return False
-    return site.is_bound(node.value) and site.name(node) is not None and site.file.imports(node.value)
+    return (
+        site.is_bound(node.value) and site.name(node) is not None and site.file.imports(node.value)
+    )
 
 
 def _inside_own_cuda(site: Site) -> bool:
@@ -50,7 +52,9 @@ def _is_super(node: cst.BaseExpression) -> bool:
     "tensors, modules and storages",
     examples=(
         rewrite("model = Net().cuda()", "model = Net().npu()"),
-        rewrite("x = x.cuda(args.gpu, non_blocking=True)", "x = x.npu(args.gpu, non_blocking=True)"),
+        rewrite(
+            "x = x.cuda(args.gpu, non_blocking=True)", "x = x.npu(args.gpu, non_blocking=True)"
+        ),
         rewrite("y = f(x.cuda(device=d)).cuda()", "y = f(x.npu(device=d)).npu()"),
         rewrite("map_location = lambda s, l: s.cuda(1)", "map_location = lambda s, l: s.npu(1)"),
         leave("import tvm\ntarget = tvm.target.cuda()"),
@@ -86,7 +90,10 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
     examples=(
         rewrite("xs = map(torch.Tensor.cuda, xs)", "xs = map(torch.Tensor.npu, xs)"),
         rewrite("xs = list(map(lambda t: t.cuda, xs))", "xs = list(map(lambda t: t.npu, xs))"),
-        rewrite("move = nn.Module.cuda\nimport torch.nn as nn", "move = nn.Module.npu\nimport torch.nn as nn\nimport torch_npu  # noqa: F401"),
+        rewrite(
+            "move = nn.Module.cuda\nimport torch.nn as nn",
+            "move = nn.Module.npu\nimport torch.nn as nn\nimport torch_npu  # noqa: F401",
+        ),
         leave("if args.cuda: pass"),
         leave("f(opt.cuda, self.cuda)"),
         leave("self.cuda = True"),
@@ -98,6 +105,9 @@ def tensor_cuda_reference(node: cst.Attribute, site: Site) -> Fix | None:
     parent = site.parent(node)
     if isinstance(parent, cst.Call) and parent.func is node:
         return None
+    call = site.parent(parent) if isinstance(parent, cst.Arg) else None
+    if isinstance(call, cst.Call) and terminal(call.func) == "wraps":
+        return None  # the decorated method is an own cuda()
     if site.name(node.value) in ("torch.Tensor", "torch.nn.Module", "torch.nn.modules.Module"):
         return Fix({node.attr: _NPU})
     if site.file.stores_attribute("cuda") or site.file.defines_method("cuda"):
@@ -130,7 +140,10 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
     quiet=True,
     why="is_cuda is False for a tensor on the NPU; torch_npu adds is_npu",
     examples=(
-        rewrite("if x.is_cuda: w = torch.cuda.FloatTensor(w)", "if x.is_npu: w = torch.npu.FloatTensor(w)"),
+        rewrite(
+            "if x.is_cuda: w = torch.cuda.FloatTensor(w)",
+            "if x.is_npu: w = torch.npu.FloatTensor(w)",
+        ),
         rewrite("b, on = x.shape[0], q.is_cuda", "b, on = x.shape[0], q.is_npu"),
         leave("self.is_cuda = device.type == 'cpu'\nif self.is_cuda: pass"),
         leave("if x.is_cuda:\n    y = ext_cuda.forward(x)"),
@@ -178,7 +191,9 @@ def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
     "NPU; check that there is one, or port the kernel",
     examples=(
         report("if x.is_cuda:\n    y = ext_cuda.forward(x)\nelse:\n    y = forward(x)"),
-        report("def f(x):\n    if not x.is_cuda:\n        return ref(x)\n    return ext_cuda.run(x)"),
+        report(
+            "def f(x):\n    if not x.is_cuda:\n        return ref(x)\n    return ext_cuda.run(x)"
+        ),
         leave("if x.is_cuda:\n    y = x.half()"),
     ),
 )

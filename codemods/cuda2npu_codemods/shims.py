@@ -26,7 +26,9 @@ from cuda2npu_codemods.torch_imports import dotted as _dotted
 def transfer_to_npu(node: cst.ImportFrom | cst.Import, site: Site) -> Report | None:
     names = node.names if not isinstance(node.names, cst.ImportStar) else ()
     found = any("transfer_to_npu" in _dotted(alias.name) for alias in names)
-    return Report() if found or "transfer_to_npu" in _dotted(getattr(node, "module", None)) else None
+    return (
+        Report() if found or "transfer_to_npu" in _dotted(getattr(node, "module", None)) else None
+    )
 
 
 _OTHER = re.compile(r"\b(xpu|mlu|musa|hpu|mps|ipex|intel)\b")

@@ -6,7 +6,6 @@ of the package: only ``torch.npu`` itself is registered with Python's import sys
 
 from __future__ import annotations
 
-
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
@@ -49,7 +48,8 @@ def _importable(name: str, site: Site) -> str | None:
     examples=(
         rewrite(
             "from torch.cuda.amp import autocast as ac, GradScaler",
-            "from torch_npu.npu.amp import autocast as ac, GradScaler\nimport torch_npu  # noqa: F401",
+            "from torch_npu.npu.amp import autocast as ac, GradScaler\n"
+            "import torch_npu  # noqa: F401",
         ),
         rewrite(
             "from torch import cuda\ncuda.empty_cache()",

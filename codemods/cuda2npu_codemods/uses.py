@@ -82,16 +82,16 @@ _BACKEND_ARGUMENTS = {
 }
 _DEVICE_METHODS = frozenset({"to", "to_empty", "set_default_device", "init_device_mesh"})
 _STRING_METHODS = frozenset(
-    "startswith endswith removeprefix removesuffix replace split rsplit partition strip lstrip "
-    "count index find".split()
+    "startswith endswith removeprefix removesuffix replace split rsplit partition "
+    "strip lstrip count index find".split()
 )
 _TEXT_FUNCTIONS = frozenset(
     "print warn warning info debug error exception critical log log_message write echo".split()
 )
 _READERS = frozenset("get pop getattr getenv setdefault get_value".split())
 _OPTION_FUNCTIONS = frozenset("add_argument add_option option argument Option Argument".split())
-_OPTION_KEYWORDS = frozenset("default choices const".split())
-_DEFAULT_KEYWORDS = frozenset("default default_factory factory value".split())
+_OPTION_KEYWORDS = frozenset(["default", "choices", "const"])
+_DEFAULT_KEYWORDS = frozenset(["default", "default_factory", "factory", "value"])
 
 _STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins))
 
@@ -309,8 +309,8 @@ def _dict_element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | 
     if child is parent.key:
         return Use.KEY
     key = string(parent.key)
-    if _has_npu_entry(site.parent(parent)):
-        return Use.KEY  # a table by device that already has its row for the NPU
+    if key == "cuda" or _has_npu_entry(site.parent(parent)):
+        return Use.KEY  # a table by device: CUDA's own row, or one beside the NPU's
     if key and _by_name(key):
         return _by_name(key)
     outward = use_of(site, site.parent(parent) or parent)
@@ -324,7 +324,7 @@ def _has_npu_entry(node: cst.CSTNode | None) -> bool:
 
 def _assigned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
     if isinstance(parent, cst.Assign):
-        targets = [target.target for target in parent.targets]
+        targets: list[cst.CSTNode] = [target.target for target in parent.targets]
     else:
         assert isinstance(parent, (cst.AnnAssign, cst.NamedExpr, cst.AugAssign))
         targets = [parent.target]

@@ -25,15 +25,15 @@ ALIAS_WORDS = (
 ).split()
 """Words that show a renamed or missing name of torch.cuda behind an alias: ``gpu.CUDAGraph()``."""
 
-_DEVICE_WORDS = frozenset("device devices dev devs".split())
+_DEVICE_WORDS = frozenset(["device", "devices", "dev", "devs"])
 _DEVICE_TAILS = _DEVICE_WORDS | frozenset(
     "type types name str string arg map location choice choices option kind".split()
 )
 _WHOLE_DEVICE_WORDS = frozenset({"map_location", "map_loc", "devicetype", "torchdevice"})
 _BACKEND_WORDS = frozenset({"backend", "backends"})
 _NOT_PROCESS_GROUP = frozenset(
-    "attn attention compile dynamo plot matplotlib quant quantization kernel rnnt loss "
-    "render video audio image tokenizer data decode decoding".split()
+    "attn attention compile dynamo plot matplotlib quant quantization kernel rnnt "
+    "loss render video audio image tokenizer data decode decoding".split()
 )
 
 

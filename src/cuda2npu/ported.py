@@ -9,7 +9,7 @@ from functools import cached_property
 
 from cuda2npu.statements import Unit
 
-RUNTIMES = frozenset("tensorrt onnxruntime pycuda torch_tensorrt torch2trt".split())
+RUNTIMES = frozenset(["tensorrt", "onnxruntime", "pycuda", "torch_tensorrt", "torch2trt"])
 _NPU = re.compile(r"(?<![A-Za-z])npu(?![a-z])|(?<![A-Za-z])NPU|HCCL|hccl")
 _NPU_QUESTION = re.compile(r"npu|(is|has|use)_(\w+_)?npu(_\w+)?|(IS|HAS|USE)_(\w+_)?NPU(_\w+)?")
 _CUDA_QUESTION = re.compile(r"cuda|(is|has|use)_(\w+_)?cuda(_\w+)?|(IS|HAS|USE)_(\w+_)?CUDA(_\w+)?")
@@ -55,6 +55,8 @@ class Ported:
         around = [*unit.blocks, unit.statement]
         functions = [n for n in around if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
         chains = [n for n in around if isinstance(n, ast.If)]
+        if any(_CUDA_QUESTION.fullmatch(function.name) for function in functions):
+            return True  # is_cuda_available() beside is_npu_available()
         simple = [unit.statement] if not hasattr(unit.statement, "body") else []
         return any(map(self._chooses_npu, [*functions[-1:], *chains, *simple]))
 
@@ -68,9 +70,9 @@ class Ported:
 def _questions(node: ast.AST) -> Iterator[ast.expr]:
     """Comparisons and ``is_available()`` calls, wherever in a function they stand."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Compare):
-            yield inner
-        elif isinstance(inner, ast.Call) and "available" in ast.unparse(inner.func):
+        if isinstance(inner, ast.Compare) or (
+            isinstance(inner, ast.Call) and "available" in ast.unparse(inner.func)
+        ):
             yield inner
 
 
@@ -91,14 +93,13 @@ def _is_inside(node: ast.AST, outer: ast.stmt) -> bool:
 
 
 def _imports_runtime(node: ast.stmt) -> bool:
+    names: list[str] = []
     for inner in ast.walk(node):
         if isinstance(inner, ast.Import):
-            if any(alias.name.partition(".")[0] in RUNTIMES for alias in inner.names):
-                return True
+            names += [alias.name for alias in inner.names]
         elif isinstance(inner, ast.ImportFrom):
-            if (inner.module or "").partition(".")[0] in RUNTIMES:
-                return True
-    return False
+            names.append(inner.module or "")
+    return any(name.partition(".")[0] in RUNTIMES for name in names)
 
 
 def _asks_for_both(tests: list[ast.expr]) -> bool:

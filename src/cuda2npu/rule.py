@@ -53,7 +53,8 @@ __all__ = [
 class Fix:
     """An edit that a rule proposes."""
 
-    edits: Mapping[cst.CSTNode, Replacement]
+    edits: Mapping[Any, Replacement]
+    """Nodes of the original tree with what takes their place."""
     message: str = ""
     """What is wrong and what the edit does; the rule's ``why`` when empty."""
     level: FixLevel | None = None
@@ -250,9 +251,7 @@ class Site(Protocol):
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The parent, its parent, and so on up to the statement."""
 
-    def argument(
-        self, call: cst.Call, keyword: str, position: int | None = None
-    ) -> cst.Arg | None:
+    def argument(self, call: cst.Call, keyword: str, position: int | None = None) -> cst.Arg | None:
         """The argument by keyword, else by position; None behind a ``*`` argument."""
 
     def code(self, node: cst.CSTNode) -> str: ...

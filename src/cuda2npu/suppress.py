@@ -13,7 +13,7 @@ _COMMENT = re.compile(r"#\s*cuda2npu:\s*(?:(skip-file)|ignore(?:\[([A-Z0-9, ]*)\
 
 
 class Suppressions:
-    """``# cuda2npu: ignore``, ``# cuda2npu: ignore[NPU101, NPU2]`` and ``# cuda2npu: skip-file``."""
+    """``# cuda2npu: ignore``, ``… ignore[NPU101, NPU2]`` and ``# cuda2npu: skip-file``."""
 
     def __init__(self, source: Source) -> None:
         self.skip_file = False
