@@ -29,5 +29,6 @@ PACK = Pack(
         "cuda2npu_codemods.tables",
         "cuda2npu_codemods.names",
         "cuda2npu_codemods.amp",
+        "cuda2npu_codemods.distributed",
     ),
 )

@@ -79,7 +79,12 @@ _BACKEND_ARGUMENTS = {
     "torch.distributed.new_group": 2,
     "torch.distributed.is_backend_available": 0,
     "torch.distributed.Backend": 0,
+    "deepspeed.init_distributed": 0,
+    "deepspeed.comm.init_distributed": 0,
 }
+_BACKEND_METHODS = {"init_process_group": 0, "new_group": 2}
+_OTHER_COLLECTIVES = ("horovod", "ray.util.collective", "ray.experimental", "chainermn")
+"""Packages whose ``backend="nccl"`` is no process group of torch."""
 _DEVICE_METHODS = frozenset({"to", "to_empty", "set_default_device", "init_device_mesh"})
 _STRING_METHODS = frozenset(
     "startswith endswith removeprefix removesuffix replace split rsplit partition "
@@ -178,8 +183,8 @@ def _argument(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.
 
 
 def _keyword(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode | None:
-    if keyword == "backend" and (site.name(call.func) or "torch.").partition(".")[0] != "torch":
-        return Use.BACKEND if site.file.imports("torch.distributed") else None
+    if names_backend(keyword) and (site.name(call.func) or "").startswith(_OTHER_COLLECTIVES):
+        return Use.FOREIGN
     if names_device(keyword):
         return Use.DEVICE
     if names_backend(keyword):
@@ -233,7 +238,7 @@ def _method(
     method = func.attr.value
     if method in _DEVICE_METHODS and position == 0:
         return Use.DEVICE
-    if method == "init_process_group" and position == 0:
+    if _BACKEND_METHODS.get(method) == position:
         return Use.BACKEND
     if method in _STRING_METHODS or method in ("append", "add", "extend", "insert", "remove"):
         return _by_operand(site, func.value)
