@@ -6,7 +6,6 @@ import ast
 import gc
 import re
 import warnings
-from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ import libcst as cst
 from cuda2npu.facts import FileFacts
 from cuda2npu.imports import plan
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
-from cuda2npu.packs import rule_word_pattern, selected_rules, trigger_pattern
+from cuda2npu.packs import rule_word_pattern, rule_words, selected_rules, trigger_pattern
 from cuda2npu.ported import Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
@@ -60,18 +59,22 @@ def rewrite_source(text: str, options: Options, *, path: str = "<stdin>") -> Res
     """
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     source = Source(text[len(mark) :])
-    hits = list(_hits(source.utf8))
+    hits = [match.start() for match in rule_word_pattern().finditer(source.utf8)]
     if not hits:
         return Result(path, text, changed=False)
-    with _quiet_parsing():
-        tree = parse(source.text)
-        facts = FileFacts(path, tree, source, [offset for offset, _ in hits])
+    with _undisturbed():
+        return _rewrite(source, hits, options, path, mark)
+
+
+def _rewrite(source: Source, hits: list[int], options: Options, path: str, mark: str) -> Result:
+    facts = FileFacts(path, parse(source.text), source, hits)
+    unchanged = Result(path, mark + source.text, changed=False)
     if facts.is_foreign:
-        return Result(path, text, changed=False)
+        return unchanged
     suppressions = Suppressions(source)
     if suppressions.skip_file:
-        return Result(path, text, changed=False)
-    run = _Run(facts, options, hits, suppressions)
+        return unchanged
+    run = _Run(facts, options, suppressions)
     ported = Ported(source.text)
     if ported.uses_transfer or ported.is_shim:
         run.only = SHIM_CODES
@@ -79,24 +82,15 @@ def rewrite_source(text: str, options: Options, *, path: str = "<stdin>") -> Res
         if not ported.covers(unit):
             run.do(unit)
     new = run.assemble()
-    if new != source.text:
-        with _quiet_parsing():
-            _verify(new)
     return Result(path, mark + new, new != source.text, tuple(sorted(run.findings)))
 
 
-def _hits(utf8: bytes) -> Iterator[tuple[int, bytes]]:
-    """Offsets of rules' words with the longest word there, overlapping ones included."""
-    search = rule_word_pattern().search
-    match = search(utf8)
-    while match is not None:
-        yield match.start(), match[0]
-        match = search(utf8, match.start() + 1)
-
-
 @contextmanager
-def _quiet_parsing() -> Iterator[None]:
-    """No warnings about the user's escapes; no collector runs while a tree is built."""
+def _undisturbed() -> Iterator[None]:
+    """No warnings about the user's escapes; no collector runs while trees are built.
+
+    Trees hold no cycles, so that nothing piles up; the collector alone doubles ``ast.parse``.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -137,9 +131,9 @@ def _explain(text: str, error: SyntaxError) -> str:
     return f"{where}. {advice} Left as it was."
 
 
-def _verify(text: str) -> None:
+def _verify(text: str) -> ast.Module:
     try:
-        ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError) as error:
         raise SourceError(
             f"internal error: the rewritten text would not parse ({error}). Left as it was; "
@@ -153,7 +147,6 @@ class _Run:
 
     facts: FileFacts
     options: Options
-    hits: list[tuple[int, bytes]]
     suppressions: Suppressions
     findings: list[Finding] = field(default_factory=list)
     texts: list[tuple[Unit, str]] = field(default_factory=list)
@@ -162,10 +155,10 @@ class _Run:
     """A prefix of the codes that may speak in this file."""
 
     def do(self, unit: Unit) -> None:
-        asked = _dispatch(self._words(unit), self.options)
+        text = self.facts.source.slice(unit.start, unit.end)
+        asked = _dispatch(frozenset(filter(text.__contains__, rule_words())), self.options)
         if not asked:
             return
-        text = self.facts.source.slice(unit.start, unit.end)
         try:
             module = cst.parse_module(unit.prefix + text + unit.suffix)
         except (cst.ParserSyntaxError, RecursionError):
@@ -175,11 +168,6 @@ class _Run:
         proposals = [p for p in _ask(module, site, asked) if p.rule.code.startswith(self.only)]
         if proposals:
             self._settle(_Settled(unit, text, site, self.options), proposals)
-
-    def _words(self, unit: Unit) -> frozenset[bytes]:
-        first = bisect_left(self.hits, (unit.start, b""))
-        last = bisect_left(self.hits, (unit.end, b""))
-        return frozenset(word for _, word in self.hits[first:last])
 
     def _settle(self, settled: _Settled, proposals: list[_Proposal]) -> None:
         for proposal in proposals:
@@ -219,7 +207,10 @@ class _Run:
             result += [utf8[position:start], new.encode("utf-8", "surrogatepass")]
             position = end
         result.append(utf8[position:])
-        return b"".join(result).decode("utf-8", "surrogatepass")
+        new_text = b"".join(result).decode("utf-8", "surrogatepass")
+        if not all(new for _, new in self.texts):
+            _verify(new_text)  # a block may have lost its only statement
+        return new_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +225,11 @@ _Asked = dict[type[cst.CSTNode], tuple[Rule, ...]]
 
 
 @lru_cache(maxsize=4096)
-def _dispatch(words: frozenset[bytes], options: Options) -> _Asked:
+def _dispatch(words: frozenset[str], options: Options) -> _Asked:
     """The rules to ask about each node class, for a unit with these words."""
     asked: dict[type[cst.CSTNode], tuple[Rule, ...]] = {}
     for rule in selected_rules(options):
-        if any(own.encode() in word for own in rule.words for word in words):
+        if not words.isdisjoint(rule.words):
             for kind in rule.on:
                 asked[kind] = (*asked.get(kind, ()), rule)
     return asked
@@ -263,7 +254,7 @@ class _Settled:
         self.options = options
         self.edits: dict[cst.CSTNode, object] = {}
         self.needs: set[str] = set()
-        self.spans = spans(site.module)
+        self.code, self.spans = spans(site.module)
 
     def finding(self, proposal: _Proposal, facts: FileFacts) -> Finding:
         rule, outcome = proposal.rule, proposal.outcome
@@ -294,22 +285,34 @@ class _Settled:
         return replace(finding, applied=True)
 
     def new_text(self, source: Source) -> str:
+        """The unit's new text, proved to parse where the old one stood.
+
+        A unit is a whole statement or the whole header of one, so that a text that parses as
+        such by itself, up to its very end, also parses in the file.
+        """
         module, unit = self.site.module, self.unit
-        if module.code != unit.prefix + self.text + unit.suffix:
+        if self.code != unit.prefix + self.text + unit.suffix:
             raise SourceError(f"internal error: statement at byte {unit.start} does not round-trip")
         editor = Editor(self.edits)  # type: ignore[arg-type]
         edited = editor.edit(module)
         if len(editor.applied) != len(self.edits):
             raise SourceError(f"internal error: an edit was lost at byte {unit.start}")
+        code = edited.code
         if unit.prefix or unit.suffix:
-            return edited.code[len(unit.prefix) : len(edited.code) - len(unit.suffix)]
-        return self._one_per_line(edited, source)
+            _verify(code)
+            return code[len(unit.prefix) : len(code) - len(unit.suffix)]
+        if not code:
+            return code
+        last = _verify(code + "; pass").body[-1]
+        if not isinstance(last, ast.Pass):
+            raise SourceError(f"internal error: byte {unit.start} became a block of statements")
+        return self._one_per_line(edited, code, source)
 
-    def _one_per_line(self, edited: cst.Module, source: Source) -> str:
+    def _one_per_line(self, edited: cst.Module, code: str, source: Source) -> str:
         """Statements that took the place of one go on lines of their own, where they can."""
         line = edited.body[0]
         if not isinstance(line, cst.SimpleStatementLine) or len(line.body) == 1:
-            return edited.code
+            return code
         statements = [edited.code_for_node(s.with_changes(semicolon=_NONE)) for s in line.body]
         alone = source.stands_alone(self.unit.start, self.unit.end)
         return (source.newline + source.indent(self.unit.start) if alone else "; ").join(statements)

@@ -8,11 +8,11 @@ from functools import cached_property
 from cuda2npu.rule import FileView
 from cuda2npu.scopes import Function, attribute_chain
 from cuda2npu.source import Source
-from cuda2npu.statements import Statements, conditional_bindings
+from cuda2npu.statements import Statements
 
 FOREIGN = frozenset(
-    "cupy numba pycuda tensorflow jax mxnet paddle tensorrt onnxruntime nvidia tvm taichi "
-    "cuda cudf cuml faiss kaldi triton_python_backend_utils".split()
+    "cupy numba pycuda tensorflow jax mxnet paddle tensorrt onnxruntime nvidia tvm "
+    "taichi cuda cudf cuml faiss kaldi triton_python_backend_utils".split()
 )
 """Packages with a CUDA interface of their own, which is not PyTorch's."""
 
@@ -25,8 +25,6 @@ class FileFacts(FileView):
         self._tree = tree
         self.source = source
         self.statements = Statements(tree, source, hits)
-        if ":=" in source.text:
-            conditional_bindings(tree, self.statements.module)
 
     @property
     def path(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 GROUP = "cuda2npu.packs"
 
 
-@lru_cache(maxsize=None)
+@cache
 def packs() -> tuple[Pack, ...]:
     """The installed packs in order of their names."""
     found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
     return tuple(entry.load() for entry in found)
 
 
-@lru_cache(maxsize=None)
+@cache
 def trigger_pattern() -> re.Pattern[bytes]:
     """Matches the trigger words of all packs. No match in a file: no parse, no LibCST."""
     words = {word for pack in packs() for word in pack.words}
@@ -46,14 +46,24 @@ def _alternatives(words: list[str]) -> str:
     return pattern + "?" if optional else pattern
 
 
-@lru_cache(maxsize=None)
+@cache
+def rule_words() -> frozenset[str]:
+    """The words of every rule."""
+    return frozenset(word for rule in load_rules() for word in rule.words)
+
+
+@cache
 def rule_word_pattern() -> re.Pattern[bytes]:
-    """Matches the words of every rule, which select the statements to look at."""
-    words = {word for rule in load_rules() for word in rule.words}
-    return re.compile(_alternatives(sorted(words)).encode())
+    """Matches where a rule's word begins or stands inside, to find the statements to look at.
+
+    A word that holds another one (``is_cuda``) is found where that one is.
+    """
+    words = rule_words()
+    least = [w for w in words if not any(other in w and other != w for other in words)]
+    return re.compile(_alternatives(sorted(least)).encode())
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_rules() -> tuple[Rule, ...]:
     """Every rule of every pack, ordered by code. Imports LibCST."""
     from cuda2npu.rule import Rule

@@ -7,8 +7,10 @@ import io
 import re
 import tokenize
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from cuda2npu.model import SourceError
 
@@ -49,7 +51,8 @@ def decode(data: bytes) -> tuple[str, Encoding]:
             "file to UTF-8, or name its encoding in a coding cookie on line 1 or 2. "
             "Left as it was."
         ) from None
-    if encoding.encode(text) != data:
+    # What UTF-8 decodes strictly, it gives back; other codecs need not.
+    if encoding.name != "utf-8" and encoding.encode(text) != data:
         raise SourceError(
             f"encoding {encoding.name} does not give the same bytes back. Convert the file to "
             "UTF-8. Left as it was."
@@ -66,7 +69,22 @@ class Source:
 
     @cached_property
     def line_starts(self) -> list[int]:
-        return [0, *(match.end() for match in _LINE_END.finditer(self.utf8))]
+        starts = list(accumulate(map(len, self.utf8.splitlines(keepends=True)), initial=0))
+        if len(starts) > 1 and not self.utf8.endswith((b"\n", b"\r")):
+            starts.pop()  # the end of a last line that has no line end
+        return starts
+
+    def find_all(self, word: bytes) -> Iterator[int]:
+        """The byte offsets of a word, in order."""
+        offset = self.utf8.find(word)
+        while offset >= 0:
+            yield offset
+            offset = self.utf8.find(word, offset + 1)
+
+    def lines_of(self, offsets: Iterable[int]) -> list[int]:
+        """The lines, from 1, of byte offsets."""
+        starts = self.line_starts
+        return [bisect_right(starts, offset) for offset in offsets]
 
     @cached_property
     def newline(self) -> str:

@@ -1,8 +1,9 @@
 """The statements of a file that may change, and the scopes around them, found in one walk.
 
-Only statements are visited, not expressions: on real files the walk costs a fraction of
-``ast.parse``. A unit is a piece of source that LibCST can parse by itself: a simple statement,
-the header of a compound one, a decorator, a handler or a case.
+Only statements are visited, not expressions, and most of them are judged by their line
+numbers alone: on real files the walk costs a fraction of ``ast.parse``. A unit is a piece of
+source that LibCST can parse by itself: a simple statement, the header of a compound one, a
+decorator, a handler or a case.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import cast
 
 from cuda2npu.scopes import (
     OPAQUE,
-    Binding,
     Function,
     Scope,
     bind_import,
@@ -28,6 +28,12 @@ from cuda2npu.scopes import (
 from cuda2npu.source import Source
 
 _STATEMENT_LISTS = ("body", "orelse", "finalbody")
+_TRY: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_COMPOUND: frozenset[type[ast.AST]] = frozenset(
+    (*_DEFINITIONS, *_TRY, ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith)
+) | {ast.Match}
+_IMPORTS = frozenset((ast.Import, ast.ImportFrom))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +67,34 @@ class Statements:
         self.stored_attributes: set[str] = set()
         self.module = Scope("module", tree, None)
         self._blocks: list[ast.AST] = []
+        self._hit_lines = [*source.lines_of(hits), _NO_LINE]
+        self._walrus_lines = [*source.lines_of(source.find_all(b":=")), _NO_LINE]
         self._body(tree.body, self.module)
 
     def _body(self, body: list[ast.stmt], scope: Scope) -> None:
+        hits, walrus = self._hit_lines, self._walrus_lines
         for index, node in enumerate(body):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self._import(node, scope)
-                self._simple(node, scope, body, index)
-            elif hasattr(node, "body") or isinstance(node, ast.Match):
+            kind = type(node)
+            last = node.end_lineno or 0
+            if walrus[bisect_left(walrus, node.lineno)] <= last:
+                self._bind_walrus(node, scope)
+            if kind in _COMPOUND:
                 self._compound(node, scope, body, index)
+                continue
+            if kind in _IMPORTS:
+                self._import(cast("ast.Import | ast.ImportFrom", node), scope)
             else:
                 self._bind_simple(node, scope)
+            if hits[bisect_left(hits, node.lineno)] <= last:
                 self._simple(node, scope, body, index)
+
+    def _bind_walrus(self, node: ast.AST, scope: Scope) -> None:
+        """Bind what ``:=`` binds in the expressions of a statement, not in its body."""
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.NamedExpr):
+                scope.bind(child.target.id, OPAQUE)
+            if not isinstance(child, ast.stmt):
+                self._bind_walrus(child, scope)
 
     def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         self.imports.append((node, scope, tuple(self._blocks)))
@@ -121,7 +143,7 @@ class Statements:
         offset = self.source.offset
         return (
             offset(node.lineno, node.col_offset),
-            offset(cast(int, node.end_lineno), cast(int, node.end_col_offset)),
+            offset(node.end_lineno or 0, node.end_col_offset or 0),
         )
 
     def _hit(self, start: int, end: int) -> bool:
@@ -129,12 +151,11 @@ class Statements:
         return index < len(self.hits) and self.hits[index] < end
 
     def _compound(self, node: ast.stmt, scope: Scope, body: list[ast.stmt], index: int) -> None:
-        following = tuple(body[index + 1 :])
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            self._definition(node, scope, following)
+        if isinstance(node, _DEFINITIONS):
+            self._definition(node, scope, body, index)
             return
-        if not isinstance(node, (ast.Try, _TRY_STAR)):
-            self._header(node, scope, following)
+        if self._is_touched(node) and not isinstance(node, _TRY):
+            self._header(node, scope, tuple(body[index + 1 :]))
         if isinstance(node, (ast.For, ast.AsyncFor)):
             self._bind(scope, node.target, None)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -155,15 +176,14 @@ class Statements:
         self,
         node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
         scope: Scope,
-        following: tuple[ast.stmt, ...],
+        body: list[ast.stmt],
+        index: int,
     ) -> None:
-        for decorator in node.decorator_list:
-            start, end = self._span(decorator)
-            if self._hit(start, end):
-                wrap = ("@", "\ndef _(): pass")
-                self._add(start, end, wrap, node, scope, following)
         scope.bind(node.name, OPAQUE)
-        self._header(node, scope, following)
+        if self._is_touched(node):
+            following = tuple(body[index + 1 :])
+            self._decorators(node, scope, following)
+            self._header(node, scope, following)
         kind = "class" if isinstance(node, ast.ClassDef) else "function"
         inner = Scope(kind, node, scope)
         if not isinstance(node, ast.ClassDef):
@@ -175,6 +195,24 @@ class Statements:
         self._blocks.append(node)
         self._body(node.body, inner)
         self._blocks.pop()
+
+    def _is_touched(self, node: ast.stmt) -> bool:
+        """Whether a trigger word stands on the statement's lines, decorators included."""
+        decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+        first = decorators[0].lineno if decorators else node.lineno
+        return self._hit_lines[bisect_left(self._hit_lines, first)] <= (node.end_lineno or 0)
+
+    def _decorators(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+        scope: Scope,
+        following: tuple[ast.stmt, ...],
+    ) -> None:
+        for decorator in node.decorator_list:
+            start, end = self._span(decorator)
+            if self._hit(start, end):
+                wrap = ("@", "\ndef _(): pass")
+                self._add(start, end, wrap, node, scope, following)
 
     def _header(self, node: ast.stmt, scope: Scope, following: tuple[ast.stmt, ...]) -> None:
         start = self.source.offset(node.lineno, node.col_offset)
@@ -192,7 +230,7 @@ class Statements:
         if isinstance(node, ast.Match):
             first: ast.AST = node.cases[0].pattern
         else:
-            first = cast("list[ast.stmt]", getattr(node, "body"))[0]
+            first = cast("list[ast.stmt]", node.body)[0]
             decorators = getattr(first, "decorator_list", None)
             first = decorators[0] if decorators else first
         return self.source.offset(first.lineno, first.col_offset)  # type: ignore[attr-defined]
@@ -204,7 +242,7 @@ class Statements:
         """
         position = start
         for child in children:
-            line, column = getattr(child, "end_lineno"), getattr(child, "end_col_offset")
+            line, column = child.end_lineno, child.end_col_offset
             position = max(position, self.source.offset(line, column))
         utf8 = self.source.utf8
         while position < limit:
@@ -241,7 +279,8 @@ class Statements:
             self._add(start, end, wrap, owner, scope)
 
 
-_TRY_STAR: type[ast.AST] = getattr(ast, "TryStar", ast.Try)
+_NO_LINE = 1 << 62
+"""Behind every line of a file."""
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -267,10 +306,3 @@ def _header_children(node: ast.stmt) -> Iterator[ast.AST]:
         yield from node.args.defaults
         yield from (default for default in node.args.kw_defaults if default is not None)
     yield from getattr(node, "type_params", [])
-
-
-def conditional_bindings(tree: ast.Module, module: Scope) -> None:
-    """Make names that a walrus binds opaque: the walk over statements cannot see them."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.NamedExpr):
-            module.bind(node.target.id, Binding())

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from cuda2npu.rule import Replacement
 
 _NO_CODE = (
-    "lpar rpar lbrace rbrace lbracket rbracket comma dot equal colon semicolon operator "
-    "leading_lines lines_after_decorators indent header footer star stars asname_whitespace"
+    "lpar rpar lbrace rbrace lbracket rbracket comma dot equal colon semicolon "
+    "operator leading_lines lines_after_decorators indent header footer star stars "
+    "asname_whitespace"
 ).split()
 _FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
 
@@ -119,7 +120,7 @@ class Editor:
 def _mend_last_comma(old: Sequence[cst.CSTNode], new: list[cst.CSTNode]) -> None:
     """Give the new last argument or element the trailing comma of the old last one."""
     if new and hasattr(new[-1], "comma") and new[-1] is not old[-1]:
-        new[-1] = new[-1].with_changes(comma=getattr(old[-1], "comma"))
+        new[-1] = new[-1].with_changes(comma=old[-1].comma)
 
 
 @dataclasses.dataclass(frozen=False)
@@ -144,8 +145,8 @@ class _Recorder(CodegenState):
         self.spans[id(node)] = (self.spans[id(node)][0], self.length)
 
 
-def spans(module: cst.Module) -> dict[int, tuple[int, int]]:
-    """Character offsets of every node in ``module.code``, by ``id(node)``."""
+def spans(module: cst.Module) -> tuple[str, dict[int, tuple[int, int]]]:
+    """``module.code``, and the character offsets of every node in it, by ``id(node)``."""
     state = _Recorder(default_indent=module.default_indent, default_newline=module.default_newline)
     module._codegen(state)
-    return state.spans
+    return "".join(state.tokens), state.spans
