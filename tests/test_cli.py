@@ -150,6 +150,29 @@ class TestStreams:
         assert b"Broken" not in done.stderr
         assert b"Traceback" not in done.stderr
 
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+    def test_an_output_that_cannot_be_written(self, tmp_path: Path) -> None:
+        make(tmp_path, a=CUDA)
+        for arguments in (("check", "a.py"), ("rewrite", "--diff", "a.py")):
+            with Path("/dev/full").open("wb") as full:
+                done = subprocess.run(
+                    [*COMMAND, *arguments],
+                    cwd=tmp_path,
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    env=ENVIRONMENT,
+                )
+            assert done.returncode == 2
+            message = b"error: the output cannot be written: No space left on device\n"
+            assert done.stderr == message
+
+    def test_a_stdout_that_is_closed(self, tmp_path: Path) -> None:
+        make(tmp_path, a=CUDA)
+        command = " ".join([*COMMAND, "rewrite", "a.py", ">&-"])
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True)
+        assert (done.returncode, (tmp_path / "a.py").read_text()) == (0, NPU)
+        assert b"Traceback" not in done.stderr
+
     def test_a_name_that_is_no_text(self, tmp_path: Path) -> None:
         (Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py"))).write_text(CUDA)
         for format in ("full", "concise", "json", "github"):

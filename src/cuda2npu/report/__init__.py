@@ -48,7 +48,7 @@ def check_format(name: str) -> None:
         raise UsageError(f"--format {name}: is none of {', '.join(FORMATS)}")
 
 
-def wants_color(choice: str, stream: TextIO) -> bool:
+def wants_color(choice: str, stream: TextIO | None) -> bool:
     """Whether to colour what goes to this stream; ``choice`` is auto, always or never."""
     if choice != "auto":
         return choice == "always"
@@ -56,30 +56,31 @@ def wants_color(choice: str, stream: TextIO) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class Output:
     """A standard stream that takes text and bytes, and no offence when its reader is gone."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self.closed = False
+        self.closed = stream is None
 
     def write(self, text: str | bytes) -> None:
-        """Text is written as UTF-8, or in the terminal's encoding; bytes as they are."""
-        if self.closed or not text:
+        """Write text in the stream's encoding, and bytes as they are."""
+        if self.closed or self._stream is None or not text:
             return
         if isinstance(text, str):
-            encoding = self._stream.encoding or "utf-8"
-            text = text.encode(encoding, "backslashreplace")
+            text = text.encode(self._stream.encoding or "utf-8", "backslashreplace")
         try:
             self._stream.buffer.write(text)
             self._stream.buffer.flush()
-        except BrokenPipeError:
+        except OSError as error:
             self.closed = True
             # Python flushes the stream once more at exit; let that go nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            if not isinstance(error, BrokenPipeError):
+                raise UsageError(f"the output cannot be written: {error.strerror}") from None
 
 
 def style(text: str, code: str, color: bool) -> str:

@@ -11,23 +11,22 @@ class Progress:
 
     _INTERVAL = 0.1
 
-    def __init__(self, total: int, stream: TextIO) -> None:
+    def __init__(self, total: int, stream: TextIO | None) -> None:
         self._total = total
-        self._stream = stream
-        self._next = time.monotonic() + 5 * self._INTERVAL if stream.isatty() else float("inf")
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._next = time.monotonic() + 5 * self._INTERVAL
         self._shown = False
 
     def tell(self, done: int) -> None:
-        now = time.monotonic()
-        if now >= self._next:
+        if self._stream is not None and time.monotonic() >= self._next:
             self._stream.write(f"\r{done} of {self._total} files")
             self._stream.flush()
-            self._next = now + self._INTERVAL
+            self._next = time.monotonic() + self._INTERVAL
             self._shown = True
 
     def clear(self) -> None:
         """Take the line away, before anything else is printed."""
-        if self._shown:
+        if self._stream is not None and self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
             self._shown = False
