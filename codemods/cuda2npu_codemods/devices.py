@@ -7,9 +7,10 @@ import re
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.expressions import is_device, string, terminal, with_value
 from cuda2npu_codemods.guards import guards_kernel
-from cuda2npu_codemods.uses import Use, use_of
+from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
 
 _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
@@ -39,6 +40,10 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
         rewrite(
             'torch.load(f, map_location={"cuda:0": "cuda:1"})',
             'torch.load(f, map_location={"cuda:0": "npu:1"})',
+        ),
+        rewrite(
+            'def f(device: Literal["cuda", "cpu"] = "cuda"): pass',
+            'def f(device: Literal["npu", "cpu"] = "npu"): pass',
         ),
         leave('p.add_argument("--cuda", action="store_true")'),
         leave('impl = "cuda"'),
@@ -209,3 +214,31 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
     if not literals or not any(is_device(site, side) for side in sides):
         return None
     return Report() if guards_kernel(site, is_negated(node, site)) else None
+
+
+@rule(
+    "NPU117",
+    "device-pattern",
+    on=cst.SimpleString,
+    words=("cuda",),
+    fix=FixLevel.SAFE,
+    quiet=True,
+    why="a regular expression takes a CUDA device string apart; on the NPU it is npu:…",
+    examples=(
+        rewrite(
+            'import re\nm = re.fullmatch(r"cuda:[0-9]+", str(x.device))',
+            'import re\nm = re.fullmatch(r"npu:[0-9]+", str(x.device))',
+        ),
+        leave('import re\nm = re.match(r"cuda:(.*)", key)'),
+    ),
+)
+def device_pattern(node: cst.SimpleString, site: Site) -> Fix | None:
+    value = string(node) or ""
+    arg = site.parent(node)
+    call = site.parent(arg) if isinstance(arg, cst.Arg) else None
+    if not re.match(r"\^?cuda\b", value) or not isinstance(call, cst.Call):
+        return None
+    if (site.name(call.func) or "").partition(".")[0] != "re" or call.args[0] is not arg:
+        return None
+    subject = call.args[-1].value
+    return Fix({node: with_value(node, "cuda", "npu")}) if is_device(site, subject) else None

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.expressions import string, terminal, with_value
 from cuda2npu_codemods.torch_imports import dotted
-from cuda2npu_codemods.uses import Use, use_of
+from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import BACKEND_MAP, OTHER_BACKENDS
 
 _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", "lccl"}
@@ -27,14 +28,21 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
     "that starting a group with it raises",
     examples=(
         rewrite('dist.init_process_group("nccl")', 'dist.init_process_group("hccl")'),
-        rewrite("dist.init_process_group(backend='nccl')", "dist.init_process_group(backend='hccl')"),
-        rewrite('g = dist.new_group(ranks, None, "nccl")', 'g = dist.new_group(ranks, None, "hccl")'),
+        rewrite(
+            "dist.init_process_group(backend='nccl')", "dist.init_process_group(backend='hccl')"
+        ),
+        rewrite(
+            'g = dist.new_group(ranks, None, "nccl")', 'g = dist.new_group(ranks, None, "hccl")'
+        ),
         rewrite('dist.init_process_group("NCCL")', 'dist.init_process_group("HCCL")'),
         rewrite('b = "cpu:gloo,cuda:nccl"', 'b = "cpu:gloo,npu:hccl"'),
         rewrite('backend = "nccl" if ok else "gloo"', 'backend = "hccl" if ok else "gloo"'),
         rewrite('ok = dist.get_backend(g) == "nccl"', 'ok = dist.get_backend(g) == "hccl"'),
         rewrite('if args.dist_backend == "nccl": pass', 'if args.dist_backend == "hccl": pass'),
-        rewrite('ok = dist.get_backend() in ["nccl", "gloo"]', 'ok = dist.get_backend() in ["hccl", "gloo"]'),
+        rewrite(
+            'ok = dist.get_backend() in ["nccl", "gloo"]',
+            'ok = dist.get_backend() in ["hccl", "gloo"]',
+        ),
         rewrite('ok = "nccl" in dist.get_backend()', 'ok = "hccl" in dist.get_backend()'),
         rewrite('cfg = {"dist": {"backend": "nccl"}}', 'cfg = {"dist": {"backend": "hccl"}}'),
         rewrite("dist_params = dict(backend='nccl')", "dist_params = dict(backend='hccl')"),
@@ -48,7 +56,10 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
             'p.add_argument("--dist-backend", default="nccl", choices=["nccl", "gloo"])',
             'p.add_argument("--dist-backend", default="hccl", choices=["hccl", "gloo"])',
         ),
-        rewrite('deepspeed.init_distributed(dist_backend="nccl")', 'deepspeed.init_distributed(dist_backend="hccl")'),
+        rewrite(
+            'deepspeed.init_distributed(dist_backend="nccl")',
+            'deepspeed.init_distributed(dist_backend="hccl")',
+        ),
         rewrite('deepspeed.init_distributed("nccl")', 'deepspeed.init_distributed("hccl")'),
         rewrite('backends = ["nccl", "xccl"]', 'backends = ["nccl", "hccl", "xccl"]'),
         rewrite('b = os.environ.get("BACKEND", "nccl")', 'b = os.environ.get("BACKEND", "hccl")'),
@@ -61,7 +72,7 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
         leave('from ray.util import collective\ncollective.init(backend="nccl")'),
         leave('attn_backend = "nccl"'),
     ),
-)  # fmt: skip
+)
 def nccl_backend(node: cst.SimpleString, site: Site) -> Fix | None:
     value = string(node) or ""
     if BACKEND_MAP.fullmatch(value):
@@ -153,10 +164,11 @@ def nccl_backend_unproven(node: cst.SimpleString, site: Site) -> Fix | None:
     return Fix({node: with_value(node, "nccl", "hccl")})
 
 
+_AVAILABLE = "torch_npu.distributed.is_hccl_available"
 _GROUP = "torch_npu._C._distributed_c10d.ProcessGroupHCCL"
 _MOVED: Mapping[str, str] = {
-    "torch.distributed.is_nccl_available": "torch_npu.distributed.is_hccl_available",
-    "torch.distributed.distributed_c10d.is_nccl_available": "torch_npu.distributed.is_hccl_available",
+    "torch.distributed.is_nccl_available": _AVAILABLE,
+    "torch.distributed.distributed_c10d.is_nccl_available": _AVAILABLE,
     "torch.distributed.ProcessGroupNCCL": _GROUP,
     "torch.distributed.distributed_c10d.ProcessGroupNCCL": _GROUP,
     "torch._C._distributed_c10d.ProcessGroupNCCL": _GROUP,
@@ -180,11 +192,12 @@ _MOVED: Mapping[str, str] = {
             "b = 'hccl' if dist.is_hccl_available() else 'gloo'",
         ),
         rewrite(
-            "ok = torch.distributed.is_nccl_available()", "ok = torch.distributed.is_hccl_available()"
+            "ok = torch.distributed.is_nccl_available()",
+            "ok = torch.distributed.is_hccl_available()",
         ),
         leave("ok = checks.is_nccl_available()"),
     ),
-)  # fmt: skip
+)
 def nccl_available(node: cst.Attribute, site: Site) -> Fix | None:
     name = site.name(node) or ""
     if node.attr.value != "is_nccl_available" or name not in _MOVED:
@@ -211,7 +224,8 @@ def nccl_available(node: cst.Attribute, site: Site) -> Fix | None:
         ),
         rewrite(
             "from torch.distributed import Backend\nb = Backend.NCCL",
-            "from torch.distributed import Backend\nimport torch_npu  # noqa: F401\nb = Backend.HCCL",
+            "from torch.distributed import Backend\nimport torch_npu  # noqa: F401\n"
+            "b = Backend.HCCL",
         ),
         leave("class Backend:\n    NCCL = 'nccl'\nb = Backend.NCCL"),
     ),

@@ -1,0 +1,197 @@
+"""What a function or method takes an argument as: a device, a backend, or something else."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from enum import Enum
+
+import libcst as cst
+
+from cuda2npu.rule import Site
+from cuda2npu_codemods.expressions import is_backend, is_device, string, terminal
+from cuda2npu_codemods.words import names_backend, names_device
+
+
+class Use(Enum):
+    """What takes the value."""
+
+    DEVICE = "device"
+    BACKEND = "backend"
+    KEY = "key"
+    """A dictionary key or subscript: it names an entry, whatever it says."""
+    TEXT = "text"
+    """A message, log line or other text for people."""
+    FOREIGN = "foreign"
+    UNKNOWN_ARGUMENT = "argument"
+    """A positional argument of a function the file does not define."""
+
+
+_DEVICE_ARGUMENTS = {
+    "torch.device": 0,
+    "torch.autocast": 0,
+    "torch.amp.autocast": 0,
+    "torch.amp.GradScaler": 0,
+    "torch.amp.autocast_mode.autocast": 0,
+    "torch.amp.custom_fwd": 0,
+    "torch.amp.custom_bwd": 0,
+    "torch.amp.is_autocast_available": 0,
+    "torch.is_autocast_enabled": 0,
+    "torch.get_autocast_dtype": 0,
+    "torch.set_autocast_dtype": 0,
+    "torch.set_autocast_enabled": 0,
+    "torch.Generator": 0,
+    "torch.Stream": 0,
+    "torch.Event": 0,
+    "torch.set_default_device": 0,
+    "torch.get_device_module": 0,
+    "torch.utils.set_module": 0,
+    "torch.distributed.device_mesh.init_device_mesh": 0,
+    "torch.distributed.init_device_mesh": 0,
+    "torch.distributed.DeviceMesh": 0,
+    "torch.distributed.device_mesh.DeviceMesh": 0,
+    "torch.load": 1,
+    "torch.jit.load": 1,
+    "torch.hub.load_state_dict_from_url": 2,
+}
+"""Functions with the position of the argument that is a device or device type."""
+_BACKEND_ARGUMENTS = {
+    "torch.distributed.init_process_group": 0,
+    "torch.distributed.new_group": 2,
+    "torch.distributed.is_backend_available": 0,
+    "torch.distributed.Backend": 0,
+    "deepspeed.init_distributed": 0,
+    "deepspeed.comm.init_distributed": 0,
+}
+_BACKEND_METHODS = {"init_process_group": 0, "new_group": 2}
+_OTHER_COLLECTIVES = ("horovod", "ray.util.collective", "ray.experimental", "chainermn")
+"""Packages whose ``backend="nccl"`` is no process group of torch."""
+_DEVICE_METHODS = frozenset({"to", "to_empty", "set_default_device", "init_device_mesh"})
+_STRING_METHODS = frozenset(
+    "startswith endswith removeprefix removesuffix replace split rsplit partition "
+    "strip lstrip count index find".split()
+)
+_TEXT_FUNCTIONS = frozenset(
+    "print warn warning info debug error exception critical log log_message write echo".split()
+)
+_READERS = frozenset("get pop getattr getenv setdefault get_value".split())
+_OPTION_FUNCTIONS = frozenset("add_argument add_option option argument Option Argument".split())
+_OPTION_KEYWORDS = frozenset(["default", "choices", "const"])
+_DEFAULT_KEYWORDS = frozenset(["default", "default_factory", "factory", "value"])
+
+_STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins))
+
+
+def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode | None:
+    if names_backend(keyword) and (site.name(call.func) or "").startswith(_OTHER_COLLECTIVES):
+        return Use.FOREIGN
+    if names_device(keyword):
+        return Use.DEVICE
+    if names_backend(keyword):
+        return Use.BACKEND
+    if keyword in _OPTION_KEYWORDS and terminal(call.func) in _OPTION_FUNCTIONS:
+        return _option(site, call)
+    return call if keyword in _DEFAULT_KEYWORDS else None
+
+
+def _option(site: Site, call: cst.Call) -> Use | cst.CSTNode | None:
+    """The default or the choices of a command-line option, by the option's own name."""
+    flags = [string(arg.value) or "" for arg in call.args if arg.keyword is None]
+    dest = site.argument(call, "dest")
+    flags += [string(dest.value) or ""] if dest else []
+    if any(map(names_device, flags)):
+        return Use.DEVICE
+    if any(map(names_backend, flags)):
+        return Use.BACKEND
+    return None if flags else call
+
+
+def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNode | None:
+    name, callee = site.name(call.func), terminal(call.func)
+    if name in _DEVICE_ARGUMENTS:
+        return Use.DEVICE if _DEVICE_ARGUMENTS[name] == position else None
+    if name in _BACKEND_ARGUMENTS:
+        return Use.BACKEND if _BACKEND_ARGUMENTS[name] == position else None
+    if isinstance(call.func, cst.Attribute):
+        use = _method(site, call.func, position, call)
+        if use is not None:
+            return use
+    if callee in _OPTION_FUNCTIONS or _is_exception(callee):
+        return Use.TEXT
+    if callee in ("str", "tuple", "list", "set", "frozenset", "field", "cast"):
+        return call
+    if callee in _READERS:
+        return _read_default(call) if position else Use.KEY
+    if callee == "parametrize" and position == 1:
+        return _parametrized(call)
+    if position == 0 and callee in ("isinstance", "hasattr", "len", "int", "import_module"):
+        return None
+    own = _own_function(site, callee, position)
+    if own is not None or name is None:
+        return own or Use.UNKNOWN_ARGUMENT
+    return Use.TEXT if name.partition(".")[0] in _STANDARD else Use.UNKNOWN_ARGUMENT
+
+
+def _method(
+    site: Site, func: cst.Attribute, position: int, call: cst.Call
+) -> Use | cst.CSTNode | None:
+    method = func.attr.value
+    if method in _DEVICE_METHODS and position == 0:
+        return Use.DEVICE
+    if _BACKEND_METHODS.get(method) == position:
+        return Use.BACKEND
+    if method in _STRING_METHODS or method in ("append", "add", "extend", "insert", "remove"):
+        return by_operand(site, func.value)
+    if method in _TEXT_FUNCTIONS:
+        return Use.TEXT
+    return None
+
+
+def by_operand(site: Site, node: cst.CSTNode) -> Use | None:
+    if is_device(site, node):
+        return Use.DEVICE
+    if is_backend(site, node):
+        return Use.BACKEND
+    return Use.TEXT
+
+
+def _is_exception(callee: str | None) -> bool:
+    return callee in _TEXT_FUNCTIONS or (callee or "").endswith(("Error", "Exception", "Warning"))
+
+
+def _read_default(call: cst.Call) -> Use | None:
+    """``args.get("device", "cuda")`` and ``getattr(args, "device", "cuda")``."""
+    keys = [string(arg.value) or "" for arg in call.args[:2]]
+    if any(map(names_device, keys)):
+        return Use.DEVICE
+    return Use.BACKEND if any(map(names_backend, keys)) else None
+
+
+def _parametrized(call: cst.Call) -> Use | None:
+    names = (string(call.args[0].value) or "").replace(" ", "").split(",")
+    if len(names) == 1 and names_device(names[0]):
+        return Use.DEVICE
+    return Use.BACKEND if len(names) == 1 and names_backend(names[0]) else None
+
+
+def _own_function(site: Site, callee: str | None, position: int) -> Use | None:
+    """By the parameter's name, when the file defines the function or class that is called."""
+    for name in (callee or "", "__init__") if _is_class(site, callee) else (callee or "",):
+        for function in site.file.functions(name):
+            arguments = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+            if arguments[:1] in (["self"], ["cls"]):
+                arguments = arguments[1:]
+            if position < len(arguments):
+                return by_name(arguments[position]) or Use.TEXT
+    return None
+
+
+def _is_class(site: Site, name: str | None) -> bool:
+    return any(isinstance(n, ast.ClassDef) and n.name == name for n in site.file.tree.body)
+
+
+def by_name(identifier: str) -> Use | None:
+    if names_device(identifier):
+        return Use.DEVICE
+    return Use.BACKEND if names_backend(identifier) else None
