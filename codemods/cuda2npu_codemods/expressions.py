@@ -8,7 +8,12 @@ from collections.abc import Callable
 import libcst as cst
 
 from cuda2npu.rule import Site
-from cuda2npu_codemods.words import names_backend, names_device
+from cuda2npu_codemods.words import (
+    HOST_DEVICES,
+    OTHER_ACCELERATORS,
+    names_backend,
+    names_device,
+)
 
 Names = Callable[[str], bool]
 
@@ -120,6 +125,20 @@ def is_foreign_call(site: Site, call: cst.Call) -> bool:
 def in_cuda_row(site: Site, node: cst.CSTNode) -> bool:
     """Whether the node is part of the entry ``"cuda": …`` of a table by device."""
     return any(
-        isinstance(ancestor, cst.DictElement) and string(ancestor.key) == "cuda"
+        isinstance(ancestor, cst.DictElement)
+        and string(ancestor.key) == "cuda"
+        and is_table_by_device(site.parent(ancestor))
         for ancestor in site.ancestors(node)
     )
+
+
+def is_table_by_device(node: cst.CSTNode | None) -> bool:
+    """``{"cuda": …, "cpu": …}``; a record with a field called cuda is none."""
+    devices = HOST_DEVICES | OTHER_ACCELERATORS | {"npu"}
+    keys = _keys(node)
+    return "cuda" in keys and bool(keys & devices)
+
+
+def _keys(node: cst.CSTNode | None) -> set[str]:
+    elements = node.elements if isinstance(node, cst.Dict) else ()
+    return {string(e.key) or "" for e in elements if isinstance(e, cst.DictElement)}

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
-from cuda2npu_codemods.expressions import is_device, string, terminal
+from cuda2npu_codemods.expressions import is_device, is_table_by_device, string, terminal
 
 
 @rule(
@@ -50,13 +50,14 @@ _CUDA_VALUE = re.compile(r"\bcuda\b|['\"](nccl|cuda(:\d+)?)['\"]")
         report('SEED = {"cuda": torch.cuda.manual_seed, "cpu": torch.manual_seed}'),
         report('BACKENDS = {"cuda": "nccl", "cpu": "gloo"}'),
         leave('SEED = {"cuda": torch.cuda.manual_seed, "npu": torch.npu.manual_seed}'),
-        leave('state = {"cuda": True}'),
+        leave('state = {"cuda": torch.cuda.get_rng_state(), "step": 1}'),
     ),
 )
 def table_by_device(node: cst.DictElement, site: Site) -> Report | None:
     table = site.parent(node)
-    if string(node.key) != "cuda" or not isinstance(table, cst.Dict):
+    if string(node.key) != "cuda" or not is_table_by_device(table):
         return None
+    assert isinstance(table, cst.Dict)
     keys = {string(e.key) for e in table.elements if isinstance(e, cst.DictElement)}
     if "npu" in keys or not _CUDA_VALUE.search(site.code(node.value)):
         return None

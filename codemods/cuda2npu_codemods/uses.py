@@ -14,7 +14,14 @@ import libcst as cst
 
 from cuda2npu.rule import Site
 from cuda2npu_codemods.arguments import Use, by_name, by_operand, keyword_use, positional_use
-from cuda2npu_codemods.expressions import is_backend, is_device, is_foreign_call, string, terminal
+from cuda2npu_codemods.expressions import (
+    is_backend,
+    is_device,
+    is_foreign_call,
+    is_table_by_device,
+    string,
+    terminal,
+)
 from cuda2npu_codemods.words import HOST_DEVICES, OTHER_ACCELERATORS, OTHER_BACKENDS
 
 Step = Callable[[Site, cst.CSTNode, cst.CSTNode], "Use | cst.CSTNode | None"]
@@ -117,17 +124,12 @@ def _dict_element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | 
     if child is parent.key:
         return Use.KEY
     key = string(parent.key)
-    if key == "cuda" or _has_npu_entry(site.parent(parent)):
-        return Use.KEY  # a table by device: CUDA's own row, or one beside the NPU's
+    if is_table_by_device(site.parent(parent)):
+        return Use.KEY
     if key and by_name(key):
         return by_name(key)
     outward = use_of(site, site.parent(parent) or parent)
     return outward if outward in (Use.DEVICE, Use.BACKEND) else None
-
-
-def _has_npu_entry(node: cst.CSTNode | None) -> bool:
-    elements = node.elements if isinstance(node, cst.Dict) else ()
-    return any(isinstance(e, cst.DictElement) and string(e.key) == "npu" for e in elements)
 
 
 def _assigned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
