@@ -13,6 +13,7 @@ from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import FORMATS, reporter, tags, wants_color
 from cuda2npu.report.diff import diff
 from cuda2npu.report.full import FullReporter, excerpt
+from cuda2npu.report.progress import Progress
 from cuda2npu.report.summary import Summary
 
 
@@ -226,6 +227,34 @@ class TestDiff:
             colored = diff("a.py", before, after, color=True)
             assert colored != plain
             assert re.sub(rb"\x1b\[\d*m", b"", colored) == plain
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class TestProgress:
+    def test_a_long_run_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = iter([0.0, 0.1, 1.0, 1.0, 1.05])
+        monkeypatch.setattr("time.monotonic", lambda: next(now))
+        stream = Terminal()
+        progress = Progress(9, stream)
+        for done in (1, 2, 3):
+            progress.tell(done)
+        assert stream.getvalue() == "\r2 of 9 files"
+        progress.clear()
+        progress.clear()
+        assert stream.getvalue() == "\r2 of 9 files\r\x1b[K"
+
+    def test_nothing_off_a_terminal(self) -> None:
+        stream = io.StringIO()
+        for target in (stream, None):
+            progress = Progress(9, target)
+            progress._next = 0.0
+            progress.tell(1)
+            progress.clear()
+        assert stream.getvalue() == ""
 
 
 class TestSummary:
