@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cuda2npu.rule import Pack
+from cuda2npu_codemods.triggers import WORDS
 from cuda2npu_codemods.words import ALIAS_WORDS
 
 PACK = Pack(
@@ -20,6 +21,7 @@ PACK = Pack(
         "autocast_gpu_dtype",
         "CUBLAS_WORKSPACE_CONFIG",
         *ALIAS_WORDS,
+        *WORDS,
     ),
     modules=(
         "cuda2npu_codemods.torch_imports",
@@ -30,5 +32,12 @@ PACK = Pack(
         "cuda2npu_codemods.names",
         "cuda2npu_codemods.amp",
         "cuda2npu_codemods.distributed",
+        "cuda2npu_codemods.hardware",
+        "cuda2npu_codemods.checkpoints",
+        "cuda2npu_codemods.indices",
+        "cuda2npu_codemods.mocks",
+        "cuda2npu_codemods.third_party",
+        "cuda2npu_codemods.frameworks",
+        "cuda2npu_codemods.missing_names",
     ),
 )

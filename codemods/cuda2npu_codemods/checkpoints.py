@@ -1,0 +1,129 @@
+"""Loading checkpoints, feeding data and wrapping models: defaults that assume CUDA."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.expressions import terminal
+from cuda2npu_codemods.occurrences import imported
+from cuda2npu_codemods.triggers import LOAD_WORDS, PARALLEL_WORDS, PIN_WORDS
+
+
+def _keyword(name: str, value: str) -> cst.Arg:
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return cst.Arg(cst.SimpleString(f'"{value}"'), cst.Name(name), equal)
+
+
+def _with_argument(after: cst.Arg, name: str, value: str) -> dict[cst.Arg, tuple[cst.Arg, cst.Arg]]:
+    """The edit that puts a keyword argument behind another argument."""
+    return {after: (after, _keyword(name, value))}
+
+
+@rule(
+    "NPU140",
+    "load-without-map-location",
+    on=cst.Call,
+    words=LOAD_WORDS,
+    fix=FixLevel.UNSAFE,
+    why="without map_location a checkpoint that was saved on a GPU asks for CUDA and fails on an "
+    'NPU machine. Load it on the CPU, map_location="cpu", and move the model afterwards; --unsafe '
+    "writes that",
+    examples=(
+        rewrite(
+            "import torch\nstate = torch.load(path)",
+            'import torch\nstate = torch.load(path, map_location="cpu")',
+        ),
+        rewrite(
+            "import torch\ns = torch.load(path, weights_only=True)",
+            'import torch\ns = torch.load(path, weights_only=True, map_location="cpu")',
+        ),
+        leave("torch.load(path, map_location='cpu')"),
+        leave("torch.load(path, device)"),
+        leave("torch.load(path, **options)"),
+        leave("json.load(file)"),
+    ),
+)
+def load_without_map_location(node: cst.Call, site: Site) -> Fix | None:
+    if site.name(node.func) not in ("torch.load", "torch.jit.load") or not node.args:
+        return None
+    positional = [arg for arg in node.args if arg.keyword is None]
+    if any(arg.star for arg in node.args) or len(positional) > 1:
+        return None
+    if site.argument(node, "map_location") is not None:
+        return None
+    return Fix(_with_argument(node.args[-1], "map_location", "cpu"), imports=())
+
+
+_PARALLEL = (
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.data_parallel.DataParallel",
+    "torch.nn.parallel.data_parallel",
+    "nn.DataParallel",
+)
+
+
+@rule(
+    "NPU141",
+    "data-parallel",
+    on=(cst.Call, cst.ImportFrom),
+    words=PARALLEL_WORDS,
+    fix=FixLevel.NONE,
+    why="nn.DataParallel does not run on several NPUs: use DistributedDataParallel with one "
+    "process per NPU (torchrun --nproc_per_node=N) and the hccl backend",
+    examples=(
+        report("import torch.nn as nn\nmodel = nn.DataParallel(model)"),
+        report("from torch.nn import DataParallel\nmodel = DataParallel(model).cuda()"),
+        report("from torch.nn import DataParallel as DP"),
+        leave("import torch.nn as nn\nok = isinstance(model, nn.DataParallel)"),
+        leave("import torch.nn as nn\nm = nn.parallel.DistributedDataParallel(m)"),
+    ),
+    source="vendor support lists of torch.nn",
+)
+def data_parallel(node: cst.Call | cst.ImportFrom, site: Site) -> Report | None:
+    if isinstance(node, cst.Call):
+        return Report() if site.name(node.func) in _PARALLEL else None
+    aliases = () if isinstance(node.names, cst.ImportStar) else node.names
+    renamed = any(alias.asname is not None for alias in aliases)
+    return Report() if renamed and set(imported(node)) & set(_PARALLEL) else None
+
+
+_LAST_WITHOUT_ACCELERATOR = (2, 7)
+"""From torch 2.7 on, pinning asks the current accelerator and needs no name."""
+
+
+@rule(
+    "NPU142",
+    "pin-memory",
+    on=cst.Call,
+    words=PIN_WORDS,
+    fix=FixLevel.SAFE,
+    quiet=True,
+    why="before torch 2.7 pin_memory=True asks for CUDA and pins nothing on an NPU machine, "
+    'unless pin_memory_device="npu" is given',
+    examples=(
+        rewrite(
+            "import torch\nfrom torch.utils.data import DataLoader\n"
+            "d = DataLoader(s, pin_memory=True, num_workers=2)",
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            "from torch.utils.data import DataLoader\n"
+            'd = DataLoader(s, pin_memory=True, pin_memory_device="npu", num_workers=2)',
+            release="2.6.0",
+        ),
+        leave("from torch.utils.data import DataLoader\nd = DataLoader(s, pin_memory=True)"),
+    ),
+    source="the description of pin_memory_device in torch 2.7 and of its end in torch 2.13",
+)
+def pin_memory(node: cst.Call, site: Site) -> Fix | None:
+    release = tuple(int(part) for part in site.options.torch_npu.split(".")[:2])
+    if release >= _LAST_WITHOUT_ACCELERATOR or terminal(node.func) != "DataLoader":
+        return None
+    if not (site.name(node.func) or "torch.").startswith("torch."):
+        return None
+    flag = site.argument(node, "pin_memory")
+    if flag is None or site.code(flag.value) != "True" or any(arg.star for arg in node.args):
+        return None
+    if site.argument(node, "pin_memory_device") is not None:
+        return None
+    return Fix(_with_argument(flag, "pin_memory_device", "npu"))

@@ -1,0 +1,392 @@
+"""Questions about NVIDIA hardware, its libraries and its error texts."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import libcst as cst
+
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.expressions import string, terminal
+from cuda2npu_codemods.occurrences import imported, is_below, is_first_import, is_typing_only
+from cuda2npu_codemods.triggers import (
+    CAPABILITY_WORDS,
+    GPU_NAME_WORDS,
+    LIBRARY_WORDS,
+    MESSAGE_WORDS,
+    NVML_WORDS,
+    PEAK_FLOPS,
+    PRIVATE_WORDS,
+    PROPERTY_WORDS,
+    SMI_WORDS,
+    VERSION_WORDS,
+)
+
+_MODULES = ("torch.cuda", "torch.npu", "torch_npu.npu")
+
+
+def _asks(site: Site, node: cst.CSTNode, function: str) -> bool:
+    """Whether an expression is, or a variable is bound to, a call of ``torch.cuda.function``."""
+    while isinstance(node, (cst.Attribute, cst.Call, cst.Subscript)):
+        inner = node.func if isinstance(node, cst.Call) else node.value
+        if isinstance(node, cst.Call):
+            name = site.name(node.func)
+            if name in [f"{module}.{function}" for module in _MODULES]:
+                return True
+        node = inner
+    value = site.binding(node.value) if isinstance(node, cst.Name) else None
+    return value is not None and any(
+        isinstance(part, ast.Call) and getattr(part.func, "attr", None) == function
+        for part in ast.walk(value)
+    )
+
+
+@rule(
+    "NPU130",
+    "device-capability",
+    on=cst.Call,
+    words=CAPABILITY_WORDS,
+    fix=FixLevel.UNSAFE,
+    why="torch.npu.get_device_capability() returns None, unless TORCH_NPU_DEVICE_CAPABILITY=8.0 "
+    "is set (from torch_npu 2.6 on), so that unpacking or comparing it raises TypeError. Ask for "
+    "what is needed instead, such as torch.npu.is_bf16_supported(), or drop the test; --unsafe "
+    "renames the call",
+    examples=(
+        rewrite(
+            "new = torch.cuda.get_device_capability()[0] >= 8",
+            "new = torch.npu.get_device_capability()[0] >= 8",
+        ),
+        rewrite(
+            "import torch\nmajor, _ = torch.cuda.get_device_capability(0)",
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            "major, _ = torch.npu.get_device_capability(0)",
+        ),
+        leave("def f(self): return self.get_device_capability()"),
+    ),
+)
+def device_capability(node: cst.Call, site: Site) -> Fix | Report | None:
+    name = site.name(node.func)
+    if name not in [f"{module}.get_device_capability" for module in _MODULES]:
+        return None
+    if isinstance(node.func, cst.Attribute) and site.name(node.func.value) == "torch.cuda":
+        module = node.func.value
+        if isinstance(module, cst.Attribute):
+            return Fix({module.attr: cst.Name("npu")})
+    return Report()
+
+
+_EMPTY_PROPERTIES = re.compile(
+    r"major|minor|multi_processor_count|warp_size|gcnArchName|shared_memory_per_\w+"
+    r"|max_threads_per_multi_processor|regs_per_multiprocessor"
+)
+
+
+@rule(
+    "NPU131",
+    "device-property",
+    on=cst.Attribute,
+    words=PROPERTY_WORDS,
+    fix=FixLevel.NONE,
+    why="get_device_properties() of an NPU fills name, total_memory, L2_cache_size, cube_core_num "
+    "and vector_core_num only",
+    examples=(
+        report("sms = torch.cuda.get_device_properties(0).multi_processor_count"),
+        report("p = torch.cuda.get_device_properties(d)\nok = p.major >= 8"),
+        leave("p = torch.cuda.get_device_properties(d)\nfree = p.total_memory"),
+        leave("import sys\nok = sys.version_info.major >= 3"),
+    ),
+)
+def device_property(node: cst.Attribute, site: Site) -> Report | None:
+    attribute = node.attr.value
+    if not _EMPTY_PROPERTIES.fullmatch(attribute):
+        return None
+    if not _asks(site, node.value, "get_device_properties"):
+        return None
+    instead = {
+        "multi_processor_count": "use vector_core_num or cube_core_num",
+        "major": "ask for what is needed, such as torch.npu.is_bf16_supported()",
+        "minor": "ask for what is needed, such as torch.npu.is_bf16_supported()",
+    }.get(attribute, "drop what depends on it")
+    return Report(
+        f"{attribute} is empty in an NPU's properties (only name, total_memory, L2_cache_size, "
+        f"cube_core_num and vector_core_num are filled): {instead}"
+    )
+
+
+_GPU_NAME = re.compile(
+    r"\b([ABHTVPKL]\d{1,3}0{1,2}[GSX]?|GH200|T4|L4|H20|RTX|GTX|GeForce|Tesla|NVIDIA|Quadro|TITAN)\b",
+    re.I,
+)
+
+
+@rule(
+    "NPU132",
+    "gpu-name",
+    on=cst.Comparison,
+    words=GPU_NAME_WORDS,
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="an NPU calls itself Ascend910… or Ascend310…, never by the name of an NVIDIA card: this "
+    "test is always the same. Add a branch for the NPU",
+    examples=(
+        report("fast = 'A100' in torch.cuda.get_device_name(0)"),
+        report("name = torch.cuda.get_device_name()\nif 'V100' in name: pass"),
+        leave("if 'A100' in title: pass"),
+    ),
+)
+def gpu_name(node: cst.Comparison, site: Site) -> Report | None:
+    sides = [node.left, *(target.comparator for target in node.comparisons)]
+    literals = [part for side in sides for part in _strings(side)]
+    if not any(_GPU_NAME.search(text) for text in literals):
+        return None
+    asked = any(
+        _asks(site, side, function)
+        for side in sides
+        for function in ("get_device_name", "get_device_properties")
+    )
+    return Report() if asked else None
+
+
+def _strings(node: cst.CSTNode) -> list[str]:
+    elements = getattr(node, "elements", None)
+    nodes = [element.value for element in elements] if elements else [node]
+    return [text for text in map(string, nodes) if text]
+
+
+@rule(
+    "NPU133",
+    "torch-version-cuda",
+    on=cst.Attribute,
+    words=VERSION_WORDS,
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="torch.version.cuda and torch.version.hip are None on an NPU machine, and there is no "
+    "torch.version.npu: decide by torch.npu.is_available(), or by torch_npu.__version__",
+    examples=(
+        report("if torch.version.cuda is not None: pass"),
+        report("major = int(torch.version.cuda.split('.')[0])"),
+        leave("print(torch.version.cuda)"),
+        leave("info = {'CUDA': torch.version.cuda}"),
+    ),
+)
+def torch_version_cuda(node: cst.Attribute, site: Site) -> Report | None:
+    if site.name(node) not in ("torch.version.cuda", "torch.version.hip"):
+        return None
+    return Report() if _decides(node, site) else None
+
+
+_VERSION_READERS = ("parse", "Version", "LooseVersion", "StrictVersion", "int", "float", "bool")
+_TESTS = (cst.Comparison, cst.BooleanOperation, cst.UnaryOperation, cst.If, cst.While, cst.Assert)
+
+
+def _decides(node: cst.CSTNode, site: Site) -> bool:
+    """Whether the value selects what runs, or is taken apart, rather than shown."""
+    child = node
+    for ancestor in site.ancestors(node):
+        if isinstance(ancestor, _TESTS):
+            return True
+        if isinstance(ancestor, cst.IfExp):
+            return child is ancestor.test
+        if isinstance(ancestor, cst.Attribute):
+            return not any(isinstance(a, cst.FormattedString) for a in site.ancestors(ancestor))
+        if isinstance(ancestor, cst.Arg):
+            call = site.parent(ancestor)
+            return isinstance(call, cst.Call) and terminal(call.func) in _VERSION_READERS
+        if isinstance(ancestor, (cst.FormattedString, cst.Dict, cst.Import, cst.ImportFrom)):
+            return False
+        child = ancestor
+    return False
+
+
+@rule(
+    "NPU134",
+    "peak-flops",
+    on=cst.Float,
+    words=PEAK_FLOPS,
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="this is the peak of an NVIDIA card: the utilisation computed from it is wrong on an "
+    "NPU. Write the peak of the chip in use, from its data sheet",
+    examples=(
+        report("def estimate_mfu(n, dt):\n    return n / dt / 312e12"),
+        report("FLOPS_PROMISED = 989e12"),
+        leave("x = 312e12"),
+    ),
+    source="NVIDIA data sheets, T4 to H100",
+)
+def peak_flops(node: cst.Float, site: Site) -> Report | None:
+    if node.value not in PEAK_FLOPS:
+        return None
+    ancestors = list(site.ancestors(node))
+    first = re.search(r"[\d.]+e1[25]", site.code(ancestors[-1]))
+    if first is None or first[0] != node.value:
+        return None  # one finding for a table of cards
+    around = [getattr(scope, "name", "") for scope in site.enclosing]
+    words = " ".join([site.code(ancestors[-1]), *around]).lower()
+    return Report() if re.search(r"flop|mfu|peak|utiliz", words) else None
+
+
+_NVML = (
+    "pynvml",
+    "py3nvml",
+    "nvidia_smi",
+    "cuda.cudart",
+    "cuda.cuda",
+    "cuda.bindings",
+    "cuda.nvrtc",
+)
+
+
+@rule(
+    "NPU135",
+    "nvidia-library-import",
+    on=(cst.Import, cst.ImportFrom),
+    words=NVML_WORDS,
+    fix=FixLevel.NONE,
+    why="this library speaks to the NVIDIA driver, which an NPU machine lacks: read memory with "
+    "torch.npu.mem_get_info(), load with torch.npu.utilization(), everything else with npu-smi",
+    examples=(
+        report("import torch\nimport pynvml"),
+        report("import torch\nfrom cuda import cudart"),
+        leave("import torch\nfrom .cuda import cudart"),
+        leave("import torch\nfrom numba import cuda"),
+    ),
+)
+def nvidia_library_import(node: cst.Import | cst.ImportFrom, site: Site) -> Report | None:
+    if not any(is_below(name, _NVML) for name in imported(node)):
+        return None
+    if is_typing_only(site) or not is_first_import(site, _NVML):
+        return None
+    return Report() if site.file.imports("torch") else None
+
+
+_COMMANDS = ("run", "Popen", "call", "check_call", "check_output", "system", "popen", "getoutput")
+
+
+@rule(
+    "NPU136",
+    "nvidia-smi",
+    on=cst.SimpleString,
+    words=SMI_WORDS,
+    fix=FixLevel.NONE,
+    why="nvidia-smi does not exist on an NPU machine: call npu-smi info, whose output differs, "
+    "or ask torch.npu.mem_get_info() and torch.npu.utilization()",
+    examples=(
+        report("import subprocess\nsubprocess.check_output(['nvidia-smi', '-L'])"),
+        report("import os\nos.system('nvidia-smi')"),
+        leave("print('run nvidia-smi to see it')"),
+    ),
+)
+def nvidia_smi(node: cst.SimpleString, site: Site) -> Report | None:
+    if not re.match(r"(\S*/)?nvidia-smi\b", string(node) or ""):
+        return None
+    for ancestor in site.ancestors(node):
+        if isinstance(ancestor, cst.Call):
+            callee = terminal(ancestor.func)
+            return Report() if callee in (*_COMMANDS, "which") else None
+        if isinstance(ancestor, cst.Assign):
+            name = terminal(ancestor.targets[0].target) or ""
+            return Report() if re.search(r"cmd|command|args", name, re.I) else None
+    return None
+
+
+@rule(
+    "NPU137",
+    "cuda-library-handle",
+    on=cst.Call,
+    words=LIBRARY_WORDS,
+    fix=FixLevel.NONE,
+    why="this loads a library of the CUDA toolkit, which an NPU machine lacks; ask torch.npu "
+    "instead, or call the ascendcl library",
+    examples=(
+        report("import ctypes\nlib = ctypes.CDLL('libcudart.so')"),
+        leave("import ctypes\nlib = ctypes.CDLL('libm.so')"),
+    ),
+)
+def cuda_library_handle(node: cst.Call, site: Site) -> Report | None:
+    if terminal(node.func) not in ("CDLL", "LoadLibrary", "find_library", "load_library", "WinDLL"):
+        return None
+    first = string(node.args[0].value) if node.args else None
+    return Report() if re.match(r"(\S*/)?(lib)?(cuda|nvrtc|nccl|nvcuda)", first or "") else None
+
+
+@rule(
+    "NPU138",
+    "private-cuda-binding",
+    on=cst.Attribute,
+    words=PRIVATE_WORDS,
+    fix=FixLevel.NONE,
+    why="a private function of the CUDA build of torch: torch_npu has none of that name. Use the "
+    "public torch.npu function for it",
+    examples=(
+        report("torch._C._cuda_setRNGState(state)"),
+        leave("ok = hasattr(torch._C, '_cuda_setRNGState')"),
+    ),
+)
+def private_cuda_binding(node: cst.Attribute, site: Site) -> Report | None:
+    name = site.name(node) or ""
+    return Report() if re.fullmatch(r"torch\._C\._(cuda_\w+|Cuda\w+|cudart\w*)", name) else None
+
+
+_CUDA_MESSAGE = re.compile(
+    r"out of memory|\bCUDA\b.*(error|memory|kernel|assert|version|fail|launch)|CUDA error"
+    r"|CUBLAS_STATUS|CUDNN_STATUS|cuDNN error|NCCL error",
+    re.I,
+)
+_ERROR_TEXT = re.compile(
+    r"\b(str|repr)\(|\bargs\[|format_exc|\b(e|ex|err|exc|error|exception|msg|message)\b"
+    r"|\b\w*(_error|_err|_msg|_message|_exc|stderr|traceback)\b"
+)
+
+
+@rule(
+    "NPU139",
+    "cuda-error-text",
+    on=(cst.Comparison, cst.Call),
+    words=MESSAGE_WORDS,
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="an error of an NPU has another text",
+    examples=(
+        report("if 'CUDA out of memory' in str(e): pass"),
+        report("if 'out of memory' in str(e): pass"),
+        report("import re\nok = re.search('CUDA error', msg)"),
+        report("ok = str(e).startswith('CUDA out of memory')"),
+        leave("raise RuntimeError('CUDA out of memory')"),
+        leave("if 'CUDA' in options: pass"),
+    ),
+)
+def cuda_error_text(node: cst.Comparison | cst.Call, site: Site) -> Report | None:
+    if isinstance(node, cst.Call):
+        texts, where = _matched_texts(node, site)
+    elif isinstance(node.comparisons[0].operator, (cst.In, cst.NotIn, cst.Equal)):
+        texts, where = _strings(node.left), site.code(node.comparisons[0].comparator)
+    else:
+        return None
+    text = next((text for text in texts if _CUDA_MESSAGE.search(text)), None)
+    if text is None or not _ERROR_TEXT.search(where):
+        return None
+    advice = (
+        "catch torch.OutOfMemoryError (torch 2.5 or newer) instead"
+        if "memory" in text.lower()
+        else "catch the exception's class, or test for the NPU's text too"
+    )
+    if re.fullmatch(r"\W*out of memory\W*", text, re.I):
+        return Report(
+            "this relies on the text of an error: torch_npu's says 'NPU out of memory', which "
+            f"still matches in that spelling; better {advice}"
+        )
+    return Report(f"torch_npu's errors never contain {text!r}, so this does not match: {advice}")
+
+
+def _matched_texts(call: cst.Call, site: Site) -> tuple[list[str], str]:
+    """The pattern or prefix that a call looks for, and what it looks in."""
+    callee, args = terminal(call.func), [arg.value for arg in call.args]
+    if callee in ("search", "match", "findall", "compile") and len(args) == 2:
+        return _strings(args[0]), site.code(args[1])
+    if callee in ("startswith", "endswith", "find", "count") and isinstance(
+        call.func, cst.Attribute
+    ):
+        return (_strings(args[0]), site.code(call.func.value)) if args else ([], "")
+    return [], ""

@@ -1,0 +1,83 @@
+"""Where in its file a statement stands: the first of its kind, behind a guard, called by whom."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+import libcst as cst
+
+from cuda2npu.rule import Site
+from cuda2npu_codemods.torch_imports import dotted
+
+
+def imported(node: cst.Import | cst.ImportFrom) -> tuple[str, ...]:
+    """The dotted names that an import statement brings; nothing for a relative one."""
+    if isinstance(node, cst.Import):
+        return tuple(dotted(alias.name) for alias in node.names)
+    if node.relative:
+        return ()
+    module = dotted(node.module)
+    if isinstance(node.names, cst.ImportStar):
+        return (module,)
+    return tuple(f"{module}.{dotted(alias.name)}" for alias in node.names)
+
+
+def is_below(name: str, packages: Iterable[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _brings(node: ast.AST, packages: Iterable[str]) -> bool:
+    if isinstance(node, ast.Import):
+        return any(is_below(alias.name, packages) for alias in node.names)
+    if not isinstance(node, ast.ImportFrom) or node.level:
+        return False
+    return any(is_below(f"{node.module}.{alias.name}", packages) for alias in node.names)
+
+
+def is_first_import(site: Site, packages: Iterable[str]) -> bool:
+    """Whether no earlier line of the file imports from these packages."""
+    lines = [
+        node.lineno
+        for node in ast.walk(site.file.tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and _brings(node, packages)
+    ]
+    return min(lines, default=0) == getattr(site.statement, "lineno", 0)
+
+
+def is_guarded(site: Site) -> bool:
+    """Whether the statement stands in a ``try`` or under an ``if``: it is meant to be absent."""
+    return any(isinstance(block, (ast.Try, ast.If)) for block in _blocks(site))
+
+
+def is_typing_only(site: Site) -> bool:
+    return any(
+        isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
+        for block in _blocks(site)
+    )
+
+
+def _blocks(site: Site) -> Iterable[ast.AST]:
+    for node in ast.walk(site.file.tree):
+        for part in getattr(node, "body", ()) if isinstance(node, (ast.Try, ast.If)) else ():
+            if any(inner is site.statement for inner in ast.walk(part)):
+                yield node
+
+
+def users_of(tree: ast.Module, name: str) -> list[str]:
+    """The functions of the file that mention a name, without the function of that name."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name != name:
+            inner = (part for statement in node.body for part in ast.walk(statement))
+            if any(isinstance(part, ast.Name) and part.id == name for part in inner):
+                found.append(node.name)
+    return found
+
+
+def listed(names: Iterable[str], most: int = 4) -> str:
+    """``a, b, c and 3 more``."""
+    every = list(dict.fromkeys(names))
+    if len(every) <= most:
+        return ", ".join(every)
+    return f"{', '.join(every[:most])} and {len(every) - most} more"

@@ -1,0 +1,274 @@
+"""Packages with CUDA kernels or GPU flags of their own."""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from cuda2npu.rule import Example, FixLevel, Report, Rule, Site, leave, report, rule
+from cuda2npu_codemods.occurrences import (
+    imported,
+    is_below,
+    is_first_import,
+    is_guarded,
+    is_typing_only,
+    listed,
+    users_of,
+)
+from cuda2npu_codemods.triggers import (
+    APEX_USE_WORDS,
+    APEX_WORDS,
+    FAISS_WORDS,
+    PACKAGES,
+    TRITON_WORDS,
+    VISION_WORDS,
+    package_words,
+)
+
+
+def _package(
+    code: str,
+    name: str,
+    packages: tuple[str, ...],
+    words: tuple[str, ...],
+    why: str,
+    examples: tuple[Example, ...],
+) -> Rule:
+    """The rule that reports a file's first import of some packages."""
+
+    def package_import(node: cst.Import | cst.ImportFrom, site: Site) -> Report | None:
+        if not any(is_below(name, packages) for name in imported(node)):
+            return None
+        if is_typing_only(site) or not is_first_import(site, packages):
+            return None
+        if is_guarded(site):
+            return Report(f"{why}. This import is guarded: see what runs without it", quiet=True)
+        return Report(why)
+
+    decorate = rule(
+        code,
+        name,
+        on=(cst.Import, cst.ImportFrom),
+        words=words,
+        fix=FixLevel.NONE,
+        why=why,
+        examples=examples,
+    )
+    return decorate(package_import)
+
+
+apex_import = _package(
+    "NPU601",
+    "apex-import",
+    ("apex",),
+    APEX_WORDS,
+    "NVIDIA's apex does not build without CUDA. Ascend publishes an apex of its own with amp and "
+    "fused optimizers; torch.autocast with a GradScaler, and torch_npu.optim.NpuFused…, need none",
+    (
+        report("from apex import amp"),
+        report("try:\n    import apex\nexcept ImportError: apex = None"),
+        leave("from .apex import amp"),
+        leave("import apexpy"),
+    ),
+)
+
+flash_attn_import = _package(
+    "NPU602",
+    "flash-attn-import",
+    PACKAGES["flash_attn"],
+    package_words("flash_attn"),
+    "flash_attn is built for CUDA only: use torch.nn.functional.scaled_dot_product_attention "
+    "(heads before sequence), or torch_npu.npu_fusion_attention, whose layout, mask and keep_prob "
+    "arguments differ",
+    (report("from flash_attn import flash_attn_func"), leave("from .flash_attn import f")),
+)
+
+xformers_import = _package(
+    "NPU603",
+    "xformers-import",
+    PACKAGES["xformers"],
+    package_words("xformers"),
+    "xformers has no NPU kernels: use torch.nn.functional.scaled_dot_product_attention, with the "
+    "heads before the sequence, or torch_npu.npu_fusion_attention",
+    (report("import xformers.ops as xops"), leave("import xformer")),
+)
+
+bitsandbytes_import = _package(
+    "NPU604",
+    "bitsandbytes-import",
+    PACKAGES["bitsandbytes"],
+    package_words("bitsandbytes"),
+    "bitsandbytes has no 8-bit optimizers and no LLM.int8() for NPUs; recent releases do 4-bit nf4 "
+    "there. Use torch.optim.AdamW or torch_npu.optim.NpuFusedAdamW for the optimizers",
+    (report("import bitsandbytes as bnb"), leave("import bits")),
+)
+
+transformer_engine_import = _package(
+    "NPU605",
+    "transformer-engine-import",
+    PACKAGES["transformer_engine"],
+    package_words("transformer_engine"),
+    "transformer_engine is for NVIDIA GPUs only: use the plain torch.nn layers, or MindSpeed's",
+    (report("import transformer_engine.pytorch as te"), leave("import transformer")),
+)
+
+deepspeed_ops_import = _package(
+    "NPU606",
+    "deepspeed-ops-import",
+    PACKAGES["deepspeed_ops"],
+    package_words("deepspeed_ops"),
+    "an operator that DeepSpeed builds itself: its NPU builders are few (FusedAdam, CPUAdam and "
+    "inference kernels in recent releases), so use a DeepSpeed that has this one, or torch.optim",
+    (report("from deepspeed.ops.adam import FusedAdam"), leave("import deepspeed")),
+)
+
+mmcv_ops_import = _package(
+    "NPU607",
+    "mmcv-ops-import",
+    PACKAGES["mmcv_ops"],
+    package_words("mmcv_ops"),
+    "the ops of mmcv are compiled: build mmcv on the NPU machine (MMCV_WITH_OPS=1 FORCE_NPU=1), "
+    "and see in its list of operators which of them have an NPU version",
+    (report("from mmcv.ops import nms"), leave("import mmcv")),
+)
+
+compiled_package_import = _package(
+    "NPU608",
+    "compiled-package-import",
+    PACKAGES["compiled"],
+    package_words("compiled"),
+    "this package's kernels are compiled for CUDA and have no NPU version in it: write the "
+    "operation with torch functions, move it to the CPU, or port the kernel",
+    (report("import pytorch3d.ops"), report("from mamba_ssm import Mamba"), leave("import gs")),
+)
+
+_FUSED = {
+    "FusedAdam": "torch_npu.optim.NpuFusedAdamW (or NpuFusedAdam with adam_w_mode=False)",
+    "FusedLAMB": "torch_npu.optim.NpuFusedLamb",
+    "FusedSGD": "torch_npu.optim.NpuFusedSGD",
+    "FusedLayerNorm": "torch.nn.LayerNorm",
+    "MixedFusedLayerNorm": "torch.nn.LayerNorm",
+    "FusedRMSNorm": "torch_npu.npu_rms_norm, or torch.nn.RMSNorm",
+    "MixedFusedRMSNorm": "torch_npu.npu_rms_norm, or torch.nn.RMSNorm",
+}
+
+
+@rule(
+    "NPU609",
+    "apex-fused-class",
+    on=cst.Call,
+    words=APEX_USE_WORDS,
+    fix=FixLevel.NONE,
+    why="a fused class of apex needs apex's CUDA extensions",
+    examples=(
+        report("from apex.optimizers import FusedAdam\nopt = FusedAdam(ps, lr=1e-3)"),
+        leave("opt = FusedAdam(ps)"),
+    ),
+)
+def apex_fused_class(node: cst.Call, site: Site) -> Report | None:
+    name = site.name(node.func) or ""
+    last = name.rpartition(".")[2]
+    if not name.startswith("apex.") or last not in _FUSED:
+        return None
+    return Report(f"apex's {last} needs its CUDA extensions: use {_FUSED[last]}")
+
+
+_VISION_OPS = tuple(
+    f"torchvision.ops.{name}"
+    for name in (
+        "nms batched_nms roi_align roi_pool ps_roi_align ps_roi_pool deform_conv2d RoIAlign "
+        "RoIPool PSRoIAlign PSRoIPool DeformConv2d MultiScaleRoIAlign"
+    ).split()
+)
+
+
+@rule(
+    "NPU616",
+    "torchvision-operator",
+    on=(cst.Attribute, cst.ImportFrom),
+    words=VISION_WORDS,
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="nms, roi_align and deform_conv2d of torchvision are compiled and fall to the CPU for NPU "
+    "tensors, or fail: import torchvision_npu where it is installed",
+    examples=(
+        report("from torchvision.ops import nms"),
+        report("import torchvision\nkeep = torchvision.ops.nms(boxes, scores, 0.5)"),
+        leave("import torchvision\nimport torchvision_npu\nk = torchvision.ops.nms(b, s, 0.5)"),
+        leave("from torchvision.ops import FeaturePyramidNetwork"),
+    ),
+)
+def torchvision_operator(node: cst.Attribute | cst.ImportFrom, site: Site) -> Report | None:
+    if site.file.imports("torchvision_npu"):
+        return None
+    if isinstance(node, cst.ImportFrom):
+        named = any(name.replace(".poolers", "") in _VISION_OPS for name in imported(node))
+        return Report() if named else None
+    return Report() if site.name(node) in _VISION_OPS else None
+
+
+def _triton_kernels(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any(_is_jit(decorator) for decorator in node.decorator_list)
+    ]
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    inner = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(inner) in ("triton.jit", "jit")
+
+
+@rule(
+    "NPU617",
+    "triton-kernel",
+    on=cst.Decorator,
+    words=TRITON_WORDS,
+    fix=FixLevel.NONE,
+    why="Triton compiles for NVIDIA and AMD GPUs; on an NPU it needs Ascend's triton-ascend, where "
+    "many kernels run as they are and others need smaller blocks",
+    examples=(
+        report(
+            "import triton\n@triton.jit\ndef add_kernel(x): pass\ndef add(x): add_kernel[(1,)](x)"
+        ),
+        leave("import numba\n@numba.jit\ndef f(x): pass"),
+    ),
+)
+def triton_kernel(node: cst.Decorator, site: Site) -> Report | None:
+    inner = node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator
+    if site.name(inner) not in ("triton.jit", "triton.runtime.jit.jit"):
+        return None
+    kernels = _triton_kernels(site.file.tree)
+    if not kernels or site.statement is not min(kernels, key=lambda kernel: kernel.lineno):
+        return None
+    names = [kernel.name for kernel in kernels]
+    callers = [user for name in names for user in users_of(site.file.tree, name)]
+    users = listed(user for user in callers if user not in names)
+    called = f", called by {users}" if users else ""
+    return Report(
+        f"Triton kernels ({listed(names)}){called}: on an NPU they need Ascend's triton-ascend, "
+        "where many run as they are and others need smaller blocks; or write them with torch"
+    )
+
+
+@rule(
+    "NPU618",
+    "faiss-gpu",
+    on=cst.Attribute,
+    words=FAISS_WORDS,
+    fix=FixLevel.NONE,
+    why="the GPU indexes of faiss need CUDA: keep the index on the CPU, or use Ascend's IndexSDK",
+    examples=(
+        report("import torch, faiss\nres = faiss.StandardGpuResources()"),
+        leave("import torch, faiss\nindex = faiss.IndexFlatL2(8)"),
+    ),
+)
+def faiss_gpu(node: cst.Attribute, site: Site) -> Report | None:
+    name = site.name(node) or ""
+    if not name.startswith("faiss."):
+        return None
+    last = name.partition(".")[2]
+    return Report() if last.startswith(("StandardGpu", "index_cpu_to_", "GpuIndex")) else None

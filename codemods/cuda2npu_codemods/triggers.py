@@ -1,0 +1,173 @@
+"""Trigger words of the packs that look beyond ``torch.cuda``. No LibCST here: see ``PACK``.
+
+A word opens every file that holds it, so each one is as long as its rule allows.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+INDEX_NAMES = (
+    "rank",
+    "local_rank",
+    "gpu",
+    "gpu_id",
+    "gpu_idx",
+    "gpu_index",
+    "device_id",
+    "device_idx",
+    "device_index",
+    "process_index",
+    "local_process_index",
+)
+"""Names that hold the number of a device."""
+_OWNERS = ("", "self.", "args.", "opt.", "cfg.", "config.", "hparams.")
+_TAKERS = (".to(", ".to(device=", ".device(", "map_location=", "device=")
+
+INDEX_WORDS = tuple(
+    f"{taker}{owner}{name}"
+    for taker, owner, name in product(_TAKERS, _OWNERS, ("rank", "local_", "gpu", "device_i"))
+) + tuple(f"{taker}{number}" for taker, number in product(_TAKERS, "0123"))
+DEVICE_MAP_WORDS = ("device_map={", '"device_map": {', "'device_map': {")
+
+LOAD_WORDS = ("torch.load", "th.load", "jit.load", "torch import load")
+PARALLEL_WORDS = ("DataParallel", "data_parallel")
+PIN_WORDS = ("pin_memory=True",)
+
+PROPERTY_WORDS = (
+    ".major",
+    ".minor",
+    ".multi_processor_count",
+    ".warp_size",
+    ".gcnArchName",
+    ".shared_memory_per_",
+    ".max_threads_per_multi_processor",
+    ".regs_per_multiprocessor",
+)
+CAPABILITY_WORDS = ("get_device_capability",)
+GPU_NAME_WORDS = ("get_device_name", "A100", "H100", "V100", "GeForce", "Tesla")
+VERSION_WORDS = ("version.cuda", "version.hip")
+MESSAGE_WORDS = ("out of memory", "CUDA", "cuda", "CUBLAS_STATUS", "CUDNN_STATUS", "NCCL")
+NVML_WORDS = ("pynvml", "py3nvml", "nvidia_smi", "cuda import", "import cuda", "from cuda")
+PRIVATE_WORDS = ("_C._cuda_", "_C._Cuda", "_C._cudart")
+SMI_WORDS = ("nvidia-smi",)
+LIBRARY_WORDS = ("libcuda", "libnvrtc", "libnccl", "nvcuda")
+PEAK_FLOPS = (
+    "65e12",
+    "112e12",
+    "125e12",
+    "15.7e12",
+    "19.5e12",
+    "121e12",
+    "156e12",
+    "181e12",
+    "209e12",
+    "242e12",
+    "312e12",
+    "362e12",
+    "624e12",
+    "756e12",
+    "835e12",
+    "989e12",
+    "989.4e12",
+    "989.5e12",
+    "1979e12",
+)
+"""Peak operations per second of NVIDIA cards from the T4 to the H100, as scripts write them."""
+
+
+APEX_WORDS = ("import apex", "from apex")
+APEX_USE_WORDS = ("FusedAdam", "FusedLAMB", "FusedSGD", "FusedLayerNorm", "FusedRMSNorm")
+PACKAGES = {
+    "flash_attn": ("flash_attn", "flash_attn_interface", "flash_attn_2_cuda"),
+    "xformers": ("xformers",),
+    "bitsandbytes": ("bitsandbytes",),
+    "transformer_engine": ("transformer_engine",),
+    "deepspeed_ops": ("deepspeed.ops",),
+    "mmcv_ops": ("mmcv.ops",),
+    "compiled": (
+        "mamba_ssm",
+        "causal_conv1d",
+        "sageattention",
+        "flashinfer",
+        "grouped_gemm",
+        "tinycudann",
+        "nvdiffrast",
+        "gsplat",
+        "diff_gaussian_rasterization",
+        "simple_knn",
+        "kaolin",
+        "MinkowskiEngine",
+        "spconv",
+        "torchsparse",
+        "pytorch3d",
+        "torch_scatter",
+        "torch_cluster",
+        "torch_sparse",
+    ),
+}
+"""Packages whose kernels are compiled for CUDA, by the rule that reports their import."""
+
+
+def package_words(group: str) -> tuple[str, ...]:
+    return tuple(f"{verb} {name}" for name in PACKAGES[group] for verb in ("import", "from"))
+
+
+TRITON_WORDS = ("triton.jit", "triton import jit")
+VISION_WORDS = ("torchvision.ops", "torchvision import ops")
+ATTENTION_WORDS = ("flash_attention_2", "flash_attention_3")
+TRAINING_WORDS = ("tf32=True",)
+OPTIMIZER_WORDS = ("adamw_bnb", "adamw_apex", "paged_adam", "paged_lion", '_8bit"', "_8bit'")
+LIGHTNING_WORDS = ("accelerator=", "gpus=")
+MULTI_GPU_WORDS = ("MULTI_GPU",)
+INT8_WORDS = ("load_in_8bit=True",)
+FAISS_WORDS = ("StandardGpuResources", "index_cpu_to_", "GpuIndex")
+
+MOCK_WORDS = ("torch.cuda",)
+GETATTR_WORDS = ('"cuda"', "'cuda'")
+
+NPU_WORDS = ("torch_npu", "torch.npu", ".npu.")
+
+JIT_WORDS = ("jit.script",)
+DOUBLE_WORDS = ("float64", ".double(")
+LIBRARY_USE_WORDS = ("Accelerator(", "deepspeed.initialize", "TrainingArguments(")
+
+WORDS: tuple[str, ...] = tuple(
+    sorted(
+        {
+            *INDEX_WORDS,
+            *DEVICE_MAP_WORDS,
+            *LOAD_WORDS,
+            *PARALLEL_WORDS,
+            *PIN_WORDS,
+            *PROPERTY_WORDS,
+            *CAPABILITY_WORDS,
+            *GPU_NAME_WORDS,
+            *PRIVATE_WORDS,
+            *VERSION_WORDS,
+            *MESSAGE_WORDS,
+            *NVML_WORDS,
+            *SMI_WORDS,
+            *LIBRARY_WORDS,
+            *PEAK_FLOPS,
+            *APEX_WORDS,
+            *APEX_USE_WORDS,
+            *(word for group in PACKAGES for word in package_words(group)),
+            *TRITON_WORDS,
+            *VISION_WORDS,
+            *ATTENTION_WORDS,
+            *TRAINING_WORDS,
+            *OPTIMIZER_WORDS,
+            *LIGHTNING_WORDS,
+            *MULTI_GPU_WORDS,
+            *INT8_WORDS,
+            *FAISS_WORDS,
+            *MOCK_WORDS,
+            *NPU_WORDS,
+            *JIT_WORDS,
+            *DOUBLE_WORDS,
+            *LIBRARY_USE_WORDS,
+        }
+    )
+)
+"""All of them, for ``PACK``."""
