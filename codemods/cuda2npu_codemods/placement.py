@@ -69,7 +69,7 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
         return None
     edits = {func.attr: _NPU}
     if not site.file.defines_method("cuda") or _is_super(func.value):
-        return Fix(edits)
+        return Fix(edits, at=func.attr)
     if _inside_own_cuda(site) and site.code(func.value) == "self":
         return None
     return Fix(
@@ -77,6 +77,7 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
         "a class here defines its own cuda(): if this object is one of them, give that class an "
         "npu() (for example `npu = cuda`) and then run with --unsafe",
         level=FixLevel.UNSAFE,
+        at=func.attr,
     )
 
 

@@ -6,6 +6,8 @@ of the package: only ``torch.npu`` itself is registered with Python's import sys
 
 from __future__ import annotations
 
+import ast
+
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
@@ -36,6 +38,45 @@ def _importable(name: str, site: Site) -> str | None:
     """The counterpart of a torch.cuda name as an import statement spells it."""
     new = counterpart(name, site.options.torch_npu) if _in_cuda(name) else None
     return new.replace("torch.npu", "torch_npu.npu", 1) if new else None
+
+
+@rule(
+    "NPU001",
+    "missing-torch-npu-import",
+    on=cst.Attribute,
+    words=("torch.npu", ".npu("),
+    fix=FixLevel.SAFE,
+    why="the file uses the NPU and never imports torch_npu, which adds torch.npu and .npu()",
+    examples=(
+        rewrite(
+            "import torch\ntorch.npu.synchronize()",
+            "import torch\nimport torch_npu  # noqa: F401\ntorch.npu.synchronize()",
+        ),
+        rewrite(
+            "import torch\nx = torch.ones(2).npu()\ny = x.npu()",
+            "import torch\nimport torch_npu  # noqa: F401\nx = torch.ones(2).npu()\ny = x.npu()",
+        ),
+        leave("import torch\nimport torch_npu\ntorch.npu.synchronize()"),
+        leave("x = x.npu()"),
+    ),
+)
+def missing_torch_npu_import(node: cst.Attribute, site: Site) -> Fix | None:
+    if node.attr.value != "npu" or site.file.imports("torch_npu"):
+        return None
+    if not site.file.imports("torch"):
+        return None
+    first = _first_npu(site.file.tree)
+    is_first = first is not None and site.statement is not None and _holds(site.statement, first)
+    return Fix({}) if is_first else None
+
+
+def _first_npu(tree: ast.Module) -> ast.Attribute | None:
+    uses = (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "npu")
+    return min(uses, key=lambda use: (use.lineno, use.col_offset), default=None)
+
+
+def _holds(statement: ast.AST, node: ast.AST) -> bool:
+    return any(inner is node for inner in ast.walk(statement))
 
 
 @rule(
@@ -115,12 +156,19 @@ def _from(module: str, aliases: list[cst.ImportAlias]) -> cst.ImportFrom:
             "import torch_npu.npu as tc\nimport torch_npu  # noqa: F401\ntc.synchronize()",
         ),
         rewrite("import torch.cuda", "import torch\nimport torch_npu  # noqa: F401"),
+        rewrite(
+            "import torch\nimport torch.cuda\ntorch.cuda.synchronize()",
+            "import torch\nimport torch_npu  # noqa: F401\ntorch.npu.synchronize()",
+        ),
         leave("import torch.cuda.nccl as nccl"),
         leave("import pycuda.driver as cuda"),
     ),
 )
 def torch_cuda_import(node: cst.Import, site: Site) -> Fix | None:
-    edits: dict[cst.CSTNode, cst.CSTNode] = {}
+    edits: dict[cst.CSTNode, cst.CSTNode | None] = {}
+    only = [alias.asname is None and _in_cuda(dotted(alias.name)) for alias in node.names]
+    if all(only) and _imports_torch_itself(site):
+        return Fix({node: None})
     for alias in node.names:
         new = _importable(dotted(alias.name), site)
         if alias.asname is None and _in_cuda(dotted(alias.name)):
@@ -128,6 +176,14 @@ def torch_cuda_import(node: cst.Import, site: Site) -> Fix | None:
         elif new is not None:
             edits[alias.name] = _expression(new)
     return Fix(edits) if edits else None
+
+
+def _imports_torch_itself(site: Site) -> bool:
+    """Whether a plain ``import torch`` stands at the top of the file as well."""
+    return any(
+        isinstance(node, ast.Import) and any(a.name == "torch" and not a.asname for a in node.names)
+        for node in site.file.tree.body
+    )
 
 
 @rule(

@@ -21,10 +21,12 @@ from cuda2npu.ported import Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
 from cuda2npu.site import UnitSite
+from cuda2npu.scopes import Scope
 from cuda2npu.source import Encoding, Source, decode
 from cuda2npu.statements import Unit
 from cuda2npu.suppress import Suppressions
 from cuda2npu.trees import Editor, spans
+from cuda2npu.unused import Change, without_unused
 
 UNREADABLE = "NPU000"
 """The code of a finding for a statement that LibCST cannot parse by itself."""
@@ -149,8 +151,10 @@ class _Run:
     options: Options
     suppressions: Suppressions
     findings: list[Finding] = field(default_factory=list)
-    texts: list[tuple[Unit, str]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
+    scopes: list[Scope] = field(default_factory=list)
+    """The scopes that hold edits."""
     only: str = ""
     """A prefix of the codes that may speak in this file."""
 
@@ -175,8 +179,11 @@ class _Run:
             if not self.suppressions.covers(finding):
                 self.findings.append(settled.take(proposal, finding))
         if settled.edits:
-            self.texts.append((settled.unit, settled.new_text(self.facts.source)))
+            new = settled.new_text(self.facts.source)
+            self.changes.append(Change(settled.unit.start, settled.unit.end, settled.text, new))
+        if settled.needs:
             self.needs |= settled.needs
+            self.scopes.append(settled.unit.scope)
 
     def _unreadable(self, unit: Unit) -> Finding:
         line, column = self.facts.source.position(unit.start)
@@ -188,29 +195,38 @@ class _Run:
         )
 
     def assemble(self) -> str:
-        """The file's text with every new unit in its place, and the imports it needs."""
-        if not self.texts:
-            return self.facts.source.text
-        uses_name = any(
-            "torch_npu." in new and not isinstance(unit.statement, (ast.Import, ast.ImportFrom))
-            for unit, new in self.texts
-        )
-        scopes = [unit.scope for unit, _ in self.texts]
-        pieces = [(unit.start, unit.end, new) for unit, new in self.texts]
+        """The file's text with every change in its place, and the imports it needs."""
+        source = self.facts.source
+        changes = without_unused(self.facts, self.changes)
+        pieces = [_whole_line(source, change) for change in changes]
         pieces += [
             (insertion.offset, insertion.offset, insertion.text)
-            for insertion in plan(self.facts, self.needs, scopes, uses_name)
+            for insertion in plan(self.facts, self.needs, self.scopes, self._names_torch_npu())
         ]
-        utf8 = self.facts.source.utf8
         result, position = [], 0
         for start, end, new in sorted(pieces):
-            result += [utf8[position:start], new.encode("utf-8", "surrogatepass")]
+            result += [source.utf8[position:start], new.encode("utf-8", "surrogatepass")]
             position = end
-        result.append(utf8[position:])
+        result.append(source.utf8[position:])
         new_text = b"".join(result).decode("utf-8", "surrogatepass")
-        if not all(new for _, new in self.texts):
+        if not all(change.new for change in changes):
             _verify(new_text)  # a block may have lost its only statement
         return new_text
+
+    def _names_torch_npu(self) -> bool:
+        """Whether an expression of the new text names the module, so that it is no unused name."""
+        return any(
+            "torch_npu." in change.new and not change.new.startswith(("import ", "from "))
+            for change in self.changes
+        )
+
+
+def _whole_line(source: Source, change: Change) -> tuple[int, int, str]:
+    """The change as a piece of the file; a statement that goes takes its line along."""
+    if change.new or not source.stands_alone(change.start, change.end):
+        return change.start, change.end, change.new or "pass"
+    start = change.start - len(source.indent(change.start))
+    return start, source.line_end(change.end), ""
 
 
 @dataclass(frozen=True, slots=True)
