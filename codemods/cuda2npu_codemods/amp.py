@@ -81,7 +81,7 @@ _PRECISION = ("torch.cuda.amp.", "torch.cuda.graph")
         leave("p = torch.cuda.get_device_properties(0)"),
         leave("from apex import GradScaler\ns = GradScaler(1, 2, 3, 4, True)"),
     ),
-)  # fmt: skip
+)
 def gpu_parameter_order(node: cst.Call, site: Site) -> Fix | None:
     name = site.name(node.func) or ""
     edits: dict[cst.CSTNode, cst.CSTNode] = {}
@@ -235,7 +235,8 @@ _WITH_DEVICE = RELEASES.index("2.4.0")
         rewrite("d = torch.get_autocast_gpu_dtype()", 'd = torch.get_autocast_dtype("npu")'),
         rewrite("torch.set_autocast_enabled(ok)", 'torch.set_autocast_enabled("npu", ok)'),
         rewrite(
-            "torch.set_autocast_gpu_dtype(torch.half)", 'torch.set_autocast_dtype("npu", torch.half)'
+            "torch.set_autocast_gpu_dtype(torch.half)",
+            'torch.set_autocast_dtype("npu", torch.half)',
         ),
         rewrite(
             "d = torch.get_autocast_gpu_dtype()",
@@ -253,7 +254,7 @@ _WITH_DEVICE = RELEASES.index("2.4.0")
         leave('torch.set_autocast_enabled("cpu", ok)'),
         leave("ok = self.is_autocast_enabled()"),
     ),
-)  # fmt: skip
+)
 def autocast_state_of_gpu(node: cst.Call, site: Site) -> Fix | None:
     new = _AUTOCAST.get(site.name(node.func) or "")
     if new is None or len(node.args) != (1 if new.startswith("set") else 0):

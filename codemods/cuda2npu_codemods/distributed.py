@@ -246,9 +246,9 @@ def nccl_backend_constant(node: cst.Attribute, site: Site) -> Fix | None:
     why="torch for CPU and NPU has no ProcessGroupNCCL; torch_npu has ProcessGroupHCCL",
     examples=(
         rewrite(
-            "import torch.distributed as dist\no = dist.ProcessGroupNCCL.Options()",
+            "import torch.distributed as dist\no = dist.ProcessGroupNCCL.Options()\ndist.barrier()",
             "import torch.distributed as dist\nimport torch_npu\n"
-            "o = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()",
+            "o = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()\ndist.barrier()",
         ),
         leave("o = mine.ProcessGroupNCCL.Options()"),
     ),

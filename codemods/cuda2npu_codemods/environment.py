@@ -1,0 +1,340 @@
+"""Environment variables of CUDA and NCCL, where Python reads, sets or passes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.arguments import Use
+from cuda2npu_codemods.environments import is_variable, value_of, variable_keyword
+from cuda2npu_codemods.expressions import string, with_value
+from cuda2npu_codemods.uses import use_of
+from cuda2npu_codemods.variables import (
+    ALLOCATOR,
+    COUNTERPARTS,
+    VISIBLE,
+    WORDS,
+    variable,
+    variable_advice,
+)
+
+_WITH_COUNTERPART = tuple(COUNTERPARTS)
+
+
+def _why(old: str, new: str) -> str:
+    if old == VISIBLE:
+        return (
+            "the NPU ignores CUDA_VISIBLE_DEVICES, so that every process sees all devices: "
+            "ASCEND_RT_VISIBLE_DEVICES takes its place, with ids that must ascend"
+        )
+    return f"torch_npu does not read {old}, so that the setting is lost: it reads {new}"
+
+
+@rule(
+    "NPU320",
+    "cuda-environment-variable",
+    on=cst.SimpleString,
+    words=_WITH_COUNTERPART,
+    fix=FixLevel.SAFE,
+    why="an environment variable of CUDA or NCCL that has a counterpart on the NPU",
+    quiet=True,
+    examples=(
+        rewrite(
+            "os.environ['CUDA_VISIBLE_DEVICES'] = args.gpus",
+            "os.environ['ASCEND_RT_VISIBLE_DEVICES'] = args.gpus",
+        ),
+        rewrite(
+            'ids = os.environ.get("CUDA_VISIBLE_DEVICES", "0")',
+            'ids = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "0")',
+        ),
+        rewrite(
+            'del os.environ["CUDA_VISIBLE_DEVICES"]', 'del os.environ["ASCEND_RT_VISIBLE_DEVICES"]'
+        ),
+        rewrite(
+            'ok = "CUDA_VISIBLE_DEVICES" in os.environ',
+            'ok = "ASCEND_RT_VISIBLE_DEVICES" in os.environ',
+        ),
+        rewrite(
+            'ids = os.getenv("CUDA_VISIBLE_DEVICES")',
+            'ids = os.getenv("ASCEND_RT_VISIBLE_DEVICES")',
+        ),
+        rewrite(
+            'run(cmd, env={**os.environ, "CUDA_VISIBLE_DEVICES": ids})',
+            'run(cmd, env={**os.environ, "ASCEND_RT_VISIBLE_DEVICES": ids})',
+        ),
+        rewrite(
+            "env = os.environ.copy()\nenv['CUDA_LAUNCH_BLOCKING'] = '1'",
+            "env = os.environ.copy()\nenv['ASCEND_LAUNCH_BLOCKING'] = '1'",
+        ),
+        rewrite(
+            'monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")',
+            'monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "0")',
+        ),
+        rewrite(
+            'with mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "0"}): pass',
+            'with mock.patch.dict(os.environ, {"ASCEND_RT_VISIBLE_DEVICES": "0"}): pass',
+        ),
+        rewrite(
+            'import torch\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"',
+            'import torch\nos.environ["PYTORCH_NPU_ALLOC_CONF"] = "expandable_segments:True"',
+        ),
+        rewrite(
+            'os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"',
+            'os.environ["HCCL_BLOCKING_WAIT"] = "1"',
+            release="2.6.0",
+        ),
+        rewrite(
+            'os.environ["NCCL_ASYNC_ERROR_HANDLING"] = "1"',
+            'os.environ["TORCH_HCCL_ASYNC_ERROR_HANDLING"] = "1"',
+        ),
+        leave('p.add_argument("--CUDA_VISIBLE_DEVICES")'),
+        leave('print("CUDA_VISIBLE_DEVICES")'),
+        leave('VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "npu": "ASCEND_RT_VISIBLE_DEVICES"}'),
+        leave('keys = ["CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"]'),
+        leave('import tensorflow\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"'),
+        leave('os.environ["CUDA_HOME"]'),
+    ),
+)
+def cuda_environment_variable(node: cst.SimpleString, site: Site) -> Fix | None:
+    old = string(node) or ""
+    new = variable(old, site.options.torch_npu)
+    proven = is_variable(site, node, new) if new else None
+    if new is None or proven is None:
+        return None
+    edits = {node: with_value(node, old, new)}
+    if proven:
+        return Fix(edits, _why(old, new), imports=())
+    message = (
+        f"{old} is named, and nothing here shows that it is an environment variable: if it is, "
+        f"write {new}, or run with --unsafe"
+    )
+    return Fix(edits, message, level=FixLevel.UNSAFE, imports=())
+
+
+@rule(
+    "NPU321",
+    "cuda-environment-keyword",
+    on=cst.Arg,
+    words=_WITH_COUNTERPART,
+    fix=FixLevel.SAFE,
+    why="an environment variable of CUDA or NCCL, given as a keyword, that has a counterpart",
+    quiet=True,
+    examples=(
+        rewrite(
+            "env = dict(os.environ, CUDA_VISIBLE_DEVICES=ids)",
+            "env = dict(os.environ, ASCEND_RT_VISIBLE_DEVICES=ids)",
+        ),
+        rewrite(
+            'os.environ.update(CUDA_VISIBLE_DEVICES="0")',
+            'os.environ.update(ASCEND_RT_VISIBLE_DEVICES="0")',
+        ),
+        leave("train(CUDA_VISIBLE_DEVICES=ids)"),
+    ),
+)
+def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
+    old = variable_keyword(site, node)
+    new = variable(old, site.options.torch_npu) if old else None
+    if old is None or new is None or node.keyword is None:
+        return None
+    return Fix({node.keyword: cst.Name(new)}, _why(old, new), imports=())
+
+
+_NAME = rf"(?P<name>{'|'.join(sorted(_WITH_COUNTERPART, key=len, reverse=True))})(?==)"
+_IN_COMMAND = re.compile(
+    r"(?P<before>^\s*|[;&|(]\s*|\b(?:export|env|sudo)\s+|\s-e\s+|--env[ =]|\b[A-Z_]\w*=\S*\s+)"
+    + _NAME,
+    re.M,
+)
+_COMMAND = re.compile(
+    r"\b(python3?|torchrun|accelerate|deepspeed|bash|sh|mpirun|srun|docker|nohup|export|env"
+    r"|[\w./-]+\.(py|sh))\b"
+)
+
+
+@rule(
+    "NPU322",
+    "cuda-environment-command",
+    on=(cst.SimpleString, cst.FormattedStringText),
+    words=tuple(f"{name}=" for name in _WITH_COUNTERPART),
+    fix=FixLevel.SAFE,
+    why="a command line sets an environment variable of CUDA or NCCL, which the NPU ignores",
+    quiet=True,
+    examples=(
+        rewrite(
+            'os.system("CUDA_VISIBLE_DEVICES=0,1 python train.py")',
+            'os.system("ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py")',
+        ),
+        rewrite(
+            'cmd = f"cd {d} && CUDA_VISIBLE_DEVICES={i} python -m train"',
+            'cmd = f"cd {d} && ASCEND_RT_VISIBLE_DEVICES={i} python -m train"',
+        ),
+        rewrite(
+            'cmd = ["env", "CUDA_VISIBLE_DEVICES=0", "python"]',
+            'cmd = ["env", "ASCEND_RT_VISIBLE_DEVICES=0", "python"]',
+        ),
+        rewrite(
+            "cmd = 'CUDA_VISIBLE_DEVICES=%d CUDA_LAUNCH_BLOCKING=1 python a.py' % i",
+            "cmd = 'ASCEND_RT_VISIBLE_DEVICES=%d ASCEND_LAUNCH_BLOCKING=1 python a.py' % i",
+        ),
+        leave('print("CUDA_VISIBLE_DEVICES=0 python train.py")'),
+        leave('raise ValueError(f"CUDA_VISIBLE_DEVICES={ids}")'),
+        leave('text = "set CUDA_VISIBLE_DEVICES=0 to choose a device"'),
+    ),
+)
+def cuda_environment_command(
+    node: cst.SimpleString | cst.FormattedStringText, site: Site
+) -> Fix | None:
+    text = node.raw_value if isinstance(node, cst.SimpleString) else node.value
+    release = site.options.torch_npu
+    new = previous = text
+    while True:  # one assignment is what shows the next one
+        new = _IN_COMMAND.sub(
+            lambda m: m["before"] + (variable(m["name"], release) or m["name"]), previous
+        )
+        if new == previous:
+            break
+        previous = new
+    if new == text or not _is_command(node, text, site):
+        return None
+    if isinstance(node, cst.SimpleString):
+        new = f"{node.prefix}{node.quote}{new}{node.quote}"
+    return Fix({node: node.with_changes(value=new)}, imports=())
+
+
+def _is_command(node: cst.CSTNode, text: str, site: Site) -> bool:
+    whole = node if isinstance(node, cst.SimpleString) else site.parent(node) or node
+    outer = [whole, *(a for a in site.ancestors(whole) if isinstance(a, cst.ConcatenatedString))]
+    evidence = _COMMAND.search(site.code(outer[-1])) or re.fullmatch(r"[A-Z_]+=[\w,]*", text)
+    if not evidence or use_of(site, whole) is Use.KEY:
+        return False
+    return not is_message(site, whole)
+
+
+_MESSAGES = re.compile(
+    r"print|pprint|warn(ing)?|info|debug|error|exception|critical|log|write|echo|fail|skip"
+    r"|\w*(Error|Exception|Warning|Exit)|add_argument|skipif|skipUnless|skipIf"
+)
+
+
+def is_message(site: Site, node: cst.CSTNode) -> bool:
+    """Whether a text is shown to people: printed, logged, raised or asserted."""
+    for ancestor in site.ancestors(node):
+        if isinstance(ancestor, (cst.Raise, cst.Assert)):
+            return True
+        keyword = ancestor.keyword if isinstance(ancestor, cst.Arg) else None
+        if keyword and keyword.value in ("help", "description", "reason", "epilog"):
+            return True
+        if isinstance(ancestor, cst.Call):
+            func = ancestor.func
+            name = func.attr if isinstance(func, cst.Attribute) else func
+            if isinstance(name, cst.Name) and _MESSAGES.fullmatch(name.value):
+                return True
+    return False
+
+
+@rule(
+    "NPU323",
+    "visible-devices-value",
+    on=(cst.SimpleString, cst.Arg),
+    words=(VISIBLE, ALLOCATOR),
+    fix=FixLevel.NONE,
+    why="the NPU's variable takes other values than CUDA's",
+    quiet=True,
+    examples=(
+        report('os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'),
+        report('os.environ["CUDA_VISIBLE_DEVICES"] = "" if args.cpu else args.gpus'),
+        report('os.environ.setdefault("CUDA_VISIBLE_DEVICES", "1,0")'),
+        report('env = dict(os.environ, CUDA_VISIBLE_DEVICES="0, 1")'),
+        report('run(cmd, env={**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-8f1c"})'),
+        report('os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"'),
+        leave('os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"'),
+        leave('ids = os.environ.get("CUDA_VISIBLE_DEVICES", "")'),
+        leave('os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb:128"'),
+    ),
+)
+def visible_devices_value(node: cst.SimpleString | cst.Arg, site: Site) -> Report | None:
+    name = string(node) if isinstance(node, cst.SimpleString) else variable_keyword(site, node)
+    if name not in (VISIBLE, ALLOCATOR):
+        return None
+    if isinstance(node, cst.SimpleString) and not is_variable(site, node, None):
+        return None
+    for literal in _literals(value_of(site, node)):
+        value = string(literal) or ""
+        problem = _visible_problem(value) if name == VISIBLE else _allocator_problem(value)
+        if problem:
+            return Report(problem, at=literal)
+    return None
+
+
+def _literals(value: cst.CSTNode | None) -> Iterator[cst.SimpleString]:
+    if isinstance(value, cst.SimpleString):
+        yield value
+    elif isinstance(value, cst.IfExp):
+        yield from _literals(value.body)
+        yield from _literals(value.orelse)
+
+
+def _visible_problem(value: str) -> str | None:
+    if value in ("", "-1"):
+        return (
+            f"{value!r} hides every GPU, but is no documented value of ASCEND_RT_VISIBLE_DEVICES: "
+            "torch_npu then finds no device, while CANN and other programs may see all of them. "
+            'To run on the CPU, choose torch.device("cpu") in the code'
+        )
+    if not re.fullmatch(r"[0-9,]+", value):
+        return (
+            f"{value!r} is not a list of numbers: the NPU reads ids up to the first character "
+            "that is neither digit nor comma, and knows no UUIDs. Write ids such as 0,1"
+        )
+    ids = [int(part) for part in value.split(",") if part]
+    if ids != sorted(set(ids)):
+        return (
+            f"the ids {value} do not ascend: torch_npu then counts 0 devices and is_available() is "
+            "False. Write them in ascending order, and map ranks to devices in the code"
+        )
+    return None
+
+
+def _allocator_problem(value: str) -> str | None:
+    if not re.search(r"\bbackend\s*:|cuda", value):
+        return None
+    return (
+        f"{value!r} speaks of CUDA's own allocator, which torch_npu's does not take: keep "
+        "max_split_size_mb, garbage_collection_threshold or expandable_segments and drop the rest"
+    )
+
+
+@rule(
+    "NPU324",
+    "environment-variable-without-counterpart",
+    on=(cst.SimpleString, cst.Arg),
+    words=WORDS,
+    fix=FixLevel.NONE,
+    why="an environment variable of CUDA or NCCL that nothing on the NPU reads",
+    quiet=True,
+    examples=(
+        report('os.environ["NCCL_DEBUG"] = "INFO"'),
+        report('os.environ.setdefault("NCCL_IB_DISABLE", "1")'),
+        report('if "TORCH_CUDA_ARCH_LIST" not in os.environ: pass'),
+        report('os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"'),
+        report("env = dict(os.environ, NCCL_P2P_DISABLE='1')"),
+        report('os.environ["TORCH_NCCL_HIGH_PRIORITY"] = "1"', release="2.5.1"),
+        leave('os.environ["CUDA_VISIBLE_DEVICES"] = "0"'),
+        leave('print("NCCL_DEBUG")'),
+        leave('limits["NCCL_DEBUG"] = 3'),
+        leave("from torch.utils.cpp_extension import CUDA_HOME"),
+    ),
+)
+def environment_variable_without_counterpart(
+    node: cst.SimpleString | cst.Arg, site: Site
+) -> Report | None:
+    name = string(node) if isinstance(node, cst.SimpleString) else variable_keyword(site, node)
+    if name is None or variable(name, site.options.torch_npu):
+        return None
+    advice = variable_advice(name)
+    if advice is None or (isinstance(node, cst.SimpleString) and not is_variable(site, node, None)):
+        return None
+    return Report(f"nothing on the NPU reads {name}: {advice}")
