@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -26,24 +27,30 @@ def packs() -> tuple[Pack, ...]:
 @cache
 def trigger_pattern() -> re.Pattern[bytes]:
     """Matches the trigger words of all packs. No match in a file: no parse, no LibCST."""
-    words = {word for pack in packs() for word in pack.words}
-    return re.compile(_alternatives(sorted(words)).encode())
+    return find_any(word for pack in packs() for word in pack.words)
 
 
-def _alternatives(words: list[str]) -> str:
-    """A pattern for any of the words, longest first, with common beginnings factored out.
+_RARITY = "ZJQYXK79H8W6GUB54jVR3DSEFMOPACIqL201zNTxwvykbghfumcpdl_raoinste"
+"""Characters of words in Python sources, the rarest first; those that are missing are rarer."""
 
-    A plain alternation costs one try per word at every candidate position.
+
+def find_any(words: Iterable[str]) -> re.Pattern[bytes]:
+    """A pattern that matches somewhere inside each occurrence of a word.
+
+    It looks for the rarest character of a word first and only then for what stands around it,
+    which makes the search several times faster than a plain alternation, and 200 more words
+    cheap. A word that holds another one is found where that one is.
     """
-    branches: dict[str, list[str]] = {}
-    for word in words:
-        branches.setdefault(word[:1], []).append(word[1:])
-    optional = bool(branches.pop("", None))
-    parts = [re.escape(first) + _alternatives(rest) for first, rest in branches.items()]
-    if not parts:
-        return ""
-    pattern = parts[0] if len(parts) == 1 and not optional else f"(?:{'|'.join(parts)})"
-    return pattern + "?" if optional else pattern
+    every = set(words)
+    least = [w for w in every if not any(other in w for other in every - {w})]
+    around: dict[str, list[str]] = {}
+    for word in sorted(least):
+        index = min(range(len(word)), key=lambda i: _RARITY.find(word[i]))
+        before = re.escape(word[: index + 1])
+        behind = f"(?<={before})" if index else ""
+        around.setdefault(re.escape(word[index]), []).append(behind + re.escape(word[index + 1 :]))
+    branches = [f"{rarest}(?:{'|'.join(others)})" for rarest, others in around.items()]
+    return re.compile(("|".join(branches) or "(?!)").encode())
 
 
 @cache
@@ -54,13 +61,8 @@ def rule_words() -> frozenset[str]:
 
 @cache
 def rule_word_pattern() -> re.Pattern[bytes]:
-    """Matches where a rule's word begins or stands inside, to find the statements to look at.
-
-    A word that holds another one (``is_cuda``) is found where that one is.
-    """
-    words = rule_words()
-    least = [w for w in words if not any(other in w and other != w for other in words)]
-    return re.compile(_alternatives(sorted(least)).encode())
+    """Matches inside the words of every rule, to find the statements to look at."""
+    return find_any(rule_words())
 
 
 @cache

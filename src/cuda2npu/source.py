@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -81,10 +81,9 @@ class Source:
             yield offset
             offset = self.utf8.find(word, offset + 1)
 
-    def lines_of(self, offsets: Iterable[int]) -> list[int]:
-        """The lines, from 1, of byte offsets."""
-        starts = self.line_starts
-        return [bisect_right(starts, offset) for offset in offsets]
+    def line_of(self, offset: int) -> int:
+        """The line of a byte offset, from 1."""
+        return bisect_right(self.line_starts, offset)
 
     @cached_property
     def newline(self) -> str:
@@ -100,7 +99,7 @@ class Source:
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of a byte offset, both from 1, the column in characters."""
-        line = bisect_right(self.line_starts, offset)
+        line = self.line_of(offset)
         start = self.line_starts[line - 1]
         return line, len(self.slice(start, offset)) + 1
 
@@ -111,7 +110,7 @@ class Source:
 
     def indent(self, offset: int) -> str:
         """The white space that leads the line of ``offset``."""
-        line = bisect_right(self.line_starts, offset)
+        line = self.line_of(offset)
         start = self.line_starts[line - 1]
         match = re.compile(rb"[ \t\f]*").match(self.utf8, start)
         assert match is not None
@@ -119,7 +118,7 @@ class Source:
 
     def stands_alone(self, start: int, end: int) -> bool:
         """Whether the lines of ``start:end`` hold nothing else but white space and a comment."""
-        line = bisect_right(self.line_starts, start)
+        line = self.line_of(start)
         before = self.slice(self.line_starts[line - 1], start)
         after = self.slice(end, self.line_end(end)).strip()
         return not before.strip() and (not after or after.startswith("#"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import cast
 
@@ -62,14 +62,44 @@ class Statements:
         self.hits = hits
         self.units: list[Unit] = []
         self.imports: list[tuple[ast.Import | ast.ImportFrom, Scope, tuple[ast.AST, ...]]] = []
-        self.functions: dict[str, list[Function]] = {}
-        self.methods: set[str] = set()
-        self.stored_attributes: set[str] = set()
+        self._functions: dict[str, list[Function]] = {}
+        self._methods: set[str] = set()
+        self._stored_attributes: set[str] = set()
         self.module = Scope("module", tree, None)
         self._blocks: list[ast.AST] = []
-        self._hit_lines = [*source.lines_of(hits), _NO_LINE]
-        self._walrus_lines = [*source.lines_of(source.find_all(b":=")), _NO_LINE]
+        self._defers = True
+        self._hit_lines = [*map(source.line_of, hits), _NO_LINE]
+        self._walrus_lines = [*map(source.line_of, source.find_all(b":=")), _NO_LINE]
+        self._reaching_lines = [*sorted(map(source.line_of, self._reaching())), _NO_LINE]
+        self._deferred: list[tuple[Function, Scope]] = []
         self._body(tree.body, self.module)
+        self._defers = False
+
+    def _reaching(self) -> Iterator[int]:
+        """Offsets of what lets a function say something about the code around it."""
+        for word in (b"import", b"global", b"nonlocal"):
+            yield from self.source.find_all(word)
+
+    def _complete(self) -> None:
+        """Walk the functions that were left out because nothing in them is rewritten."""
+        while self._deferred:
+            node, scope = self._deferred.pop()
+            self._body(node.body, scope)
+
+    @property
+    def functions(self) -> Mapping[str, list[Function]]:
+        self._complete()
+        return self._functions
+
+    @property
+    def methods(self) -> Set[str]:
+        self._complete()
+        return self._methods
+
+    @property
+    def stored_attributes(self) -> Set[str]:
+        self._complete()
+        return self._stored_attributes
 
     def _body(self, body: list[ast.stmt], scope: Scope) -> None:
         hits, walrus = self._hit_lines, self._walrus_lines
@@ -116,7 +146,7 @@ class Statements:
 
     def _bind(self, scope: Scope, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, ast.Attribute):
-            self.stored_attributes.add(target.attr)
+            self._stored_attributes.add(target.attr)
         else:
             bind_target(scope, target, value)
 
@@ -184,14 +214,16 @@ class Statements:
             following = tuple(body[index + 1 :])
             self._decorators(node, scope, following)
             self._header(node, scope, following)
-        kind = "class" if isinstance(node, ast.ClassDef) else "function"
-        inner = Scope(kind, node, scope)
+        inner = Scope("class" if isinstance(node, ast.ClassDef) else "function", node, scope)
         if not isinstance(node, ast.ClassDef):
-            self.functions.setdefault(node.name, []).append(node)
+            self._functions.setdefault(node.name, []).append(node)
             if scope.kind == "class":
-                self.methods.add(node.name)
+                self._methods.add(node.name)
             for parameter in parameters(node.args):
                 inner.bind(parameter.arg, OPAQUE)
+            if self._defers and not self._is_touched(node) and not self._reaches_out(node):
+                self._deferred.append((node, inner))
+                return
         self._blocks.append(node)
         self._body(node.body, inner)
         self._blocks.pop()
@@ -201,6 +233,10 @@ class Statements:
         decorators: list[ast.expr] = getattr(node, "decorator_list", [])
         first = decorators[0].lineno if decorators else node.lineno
         return self._hit_lines[bisect_left(self._hit_lines, first)] <= (node.end_lineno or 0)
+
+    def _reaches_out(self, node: ast.stmt) -> bool:
+        lines = self._reaching_lines
+        return lines[bisect_left(lines, node.lineno)] <= (node.end_lineno or 0)
 
     def _decorators(
         self,
@@ -230,7 +266,7 @@ class Statements:
         if isinstance(node, ast.Match):
             first: ast.AST = node.cases[0].pattern
         else:
-            first = cast("list[ast.stmt]", node.body)[0]
+            first = cast(ast.If, node).body[0]  # or another statement with a body
             decorators = getattr(first, "decorator_list", None)
             first = decorators[0] if decorators else first
         return self.source.offset(first.lineno, first.col_offset)  # type: ignore[attr-defined]
@@ -242,8 +278,9 @@ class Statements:
         """
         position = start
         for child in children:
-            line, column = child.end_lineno, child.end_col_offset
-            position = max(position, self.source.offset(line, column))
+            expression = cast(ast.expr, child)  # or a parameter, keyword: all know their end
+            line, column = expression.end_lineno, expression.end_col_offset
+            position = max(position, self.source.offset(line or 0, column or 0))
         utf8 = self.source.utf8
         while position < limit:
             if utf8[position] == ord("#"):

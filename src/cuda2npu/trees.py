@@ -120,7 +120,8 @@ class Editor:
 def _mend_last_comma(old: Sequence[cst.CSTNode], new: list[cst.CSTNode]) -> None:
     """Give the new last argument or element the trailing comma of the old last one."""
     if new and hasattr(new[-1], "comma") and new[-1] is not old[-1]:
-        new[-1] = new[-1].with_changes(comma=old[-1].comma)
+        last: Any = old[-1]
+        new[-1] = new[-1].with_changes(comma=last.comma)
 
 
 @dataclasses.dataclass(frozen=False)
