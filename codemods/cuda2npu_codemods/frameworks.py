@@ -142,11 +142,16 @@ def lightning_gpu(node: cst.Call, site: Site) -> Report | None:
     fix=FixLevel.UNSAFE,
     quiet=True,
     why="accelerate's DistributedType is MULTI_NPU on several NPUs, so a test for MULTI_GPU alone "
-    "is false there; --unsafe replaces it",
+    "is false there; --unsafe replaces it, or adds to a list of several",
     examples=(
         rewrite(
             "if state.distributed_type == DistributedType.MULTI_GPU: pass",
             "if state.distributed_type == DistributedType.MULTI_NPU: pass",
+        ),
+        rewrite(
+            "ok = t in (DistributedType.MULTI_GPU, DistributedType.MULTI_XPU)",
+            "ok = t in (DistributedType.MULTI_GPU, DistributedType.MULTI_NPU, "
+            "DistributedType.MULTI_XPU)",
         ),
         leave("ok = t in (DistributedType.MULTI_GPU, DistributedType.MULTI_NPU)"),
     ),
@@ -158,7 +163,13 @@ def accelerate_multi_gpu(node: cst.Attribute, site: Site) -> Fix | None:
         if isinstance(ancestor, cst.Comparison):
             if "MULTI_NPU" in site.code(ancestor):
                 return None
-            return Fix({node.attr: cst.Name("MULTI_NPU")}, imports=())
+            new = node.with_changes(attr=cst.Name("MULTI_NPU"))
+            holder = site.parent(node)
+            if isinstance(holder, cst.Element) and "MULTI_XPU" in site.code(ancestor):
+                comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+                both = (holder.with_changes(comma=comma), holder.with_changes(value=new))
+                return Fix({holder: both}, imports=())
+            return Fix({node: new}, imports=())
     return None
 
 

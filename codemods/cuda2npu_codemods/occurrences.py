@@ -45,6 +45,17 @@ def is_first_import(site: Site, packages: Iterable[str]) -> bool:
     return min(lines, default=0) == getattr(site.statement, "lineno", 0)
 
 
+def is_first_use(site: Site, attributes: Iterable[str]) -> bool:
+    """Whether the statement holds the file's first ``anything.name`` for one of the names."""
+    uses = [
+        node
+        for node in ast.walk(site.file.tree)
+        if isinstance(node, ast.Attribute) and node.attr in attributes
+    ]
+    first = min(uses, key=lambda node: (node.lineno, node.col_offset), default=None)
+    return any(inner is first for inner in ast.walk(site.statement))
+
+
 def is_guarded(site: Site) -> bool:
     """Whether the statement stands in a ``try`` or under an ``if``: it is meant to be absent."""
     return any(isinstance(block, (ast.Try, ast.If)) for block in _blocks(site))

@@ -11,6 +11,7 @@ from cuda2npu_codemods.occurrences import (
     imported,
     is_below,
     is_first_import,
+    is_first_use,
     is_guarded,
     is_typing_only,
     listed,
@@ -174,13 +175,11 @@ def apex_fused_class(node: cst.Call, site: Site) -> Report | None:
     return Report(f"apex's {last} needs its CUDA extensions: use {_FUSED[last]}")
 
 
-_VISION_OPS = tuple(
-    f"torchvision.ops.{name}"
-    for name in (
-        "nms batched_nms roi_align roi_pool ps_roi_align ps_roi_pool deform_conv2d RoIAlign "
-        "RoIPool PSRoIAlign PSRoIPool DeformConv2d MultiScaleRoIAlign"
-    ).split()
-)
+_VISION_NAMES = (
+    "nms batched_nms roi_align roi_pool ps_roi_align ps_roi_pool deform_conv2d RoIAlign "
+    "RoIPool PSRoIAlign PSRoIPool DeformConv2d MultiScaleRoIAlign"
+).split()
+_VISION_OPS = tuple(f"torchvision.ops.{name}" for name in _VISION_NAMES)
 
 
 @rule(
@@ -205,7 +204,9 @@ def torchvision_operator(node: cst.Attribute | cst.ImportFrom, site: Site) -> Re
     if isinstance(node, cst.ImportFrom):
         named = any(name.replace(".poolers", "") in _VISION_OPS for name in imported(node))
         return Report() if named else None
-    return Report() if site.name(node) in _VISION_OPS else None
+    if site.name(node) not in _VISION_OPS:
+        return None
+    return Report() if is_first_use(site, _VISION_NAMES) else None
 
 
 def _triton_kernels(tree: ast.Module) -> list[ast.FunctionDef]:
