@@ -32,6 +32,7 @@ PACK = Pack(
         "cuda2npu_codemods.names",
         "cuda2npu_codemods.amp",
         "cuda2npu_codemods.distributed",
+        "cuda2npu_codemods.process_groups",
         "cuda2npu_codemods.environment",
         "cuda2npu_codemods.hardware",
         "cuda2npu_codemods.checkpoints",

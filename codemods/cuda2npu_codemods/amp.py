@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 
 import libcst as cst
@@ -261,7 +262,7 @@ def autocast_state_of_gpu(node: cst.Call, site: Site) -> Fix | None:
         return None
     if any(arg.star or arg.keyword for arg in node.args):
         return None
-    if not _takes_device(node, site):
+    if not _takes_device(node, new, site):
         return Fix({node.func: site.spell(f"torch.npu.{new}")})
     func = node.func
     if isinstance(func, cst.Attribute):
@@ -272,14 +273,19 @@ def autocast_state_of_gpu(node: cst.Call, site: Site) -> Fix | None:
     return Fix({node: node.with_changes(func=func, args=args)})
 
 
-def _takes_device(call: cst.Call, site: Site) -> bool:
+def _takes_device(call: cst.Call, new: str, site: Site) -> bool:
     """Whether the target's torch has the functions with a device, and the place may use them.
 
-    What stands behind ``hasattr(torch, "get_autocast_dtype")`` is for a torch without them.
+    A function that also calls ``torch.get_autocast_dtype(device)`` keeps the call without a
+    device for a torch that has no such function.
     """
     if RELEASES.index(site.options.torch_npu) < _WITH_DEVICE:
         return False
+    around = next((n for n in site.enclosing if not isinstance(n, ast.ClassDef)), site.statement)
     return not any(
-        isinstance(outer, cst.IfExp) and "get_autocast_dtype" in site.code(outer.test)
-        for outer in site.ancestors(call)
+        isinstance(n, ast.Call)
+        and n.args
+        and not isinstance(n.args[0], ast.Constant)
+        and getattr(n.func, "attr", None) == new
+        for n in (() if new.startswith("set") else ast.walk(around))
     )

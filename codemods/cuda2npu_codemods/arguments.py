@@ -84,7 +84,7 @@ _STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins))
 
 
 def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode | None:
-    if names_backend(keyword) and (site.name(call.func) or "").startswith(_OTHER_COLLECTIVES):
+    if names_backend(keyword) and _is_other_collective(site, call):
         return Use.FOREIGN
     if names_device(keyword):
         return Use.DEVICE
@@ -93,6 +93,10 @@ def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode |
     if keyword in _OPTION_KEYWORDS and terminal(call.func) in _OPTION_FUNCTIONS:
         return _option(site, call)
     return call if keyword in _DEFAULT_KEYWORDS else None
+
+
+def _is_other_collective(site: Site, call: cst.Call) -> bool:
+    return (site.name(call.func) or "").startswith(_OTHER_COLLECTIVES)
 
 
 def _option(site: Site, call: cst.Call) -> Use | cst.CSTNode | None:
@@ -121,8 +125,11 @@ def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNo
         return Use.TEXT
     if callee in ("str", "tuple", "list", "set", "frozenset", "field", "cast"):
         return call
+    if _is_other_collective(site, call):
+        return Use.FOREIGN
     if callee in _READERS:
-        return _read_default(call) if position else Use.KEY
+        default = _read_default(call) or _own_function(site, callee, position)
+        return default if position else Use.KEY
     if callee == "parametrize" and position == 1:
         return _parametrized(call)
     if position == 0 and callee in ("isinstance", "hasattr", "len", "int", "import_module"):

@@ -9,7 +9,13 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.arguments import Use
-from cuda2npu_codemods.environments import is_variable, value_of, variable_keyword
+from cuda2npu_codemods.environments import (
+    is_chosen_by_device,
+    is_variable,
+    removes,
+    value_of,
+    variable_keyword,
+)
 from cuda2npu_codemods.expressions import string, with_value
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.variables import (
@@ -96,13 +102,17 @@ def _why(old: str, new: str) -> str:
         leave('keys = ["CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"]'),
         leave('import tensorflow\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"'),
         leave('os.environ["CUDA_HOME"]'),
+        leave(
+            "def f(env):\n    if npu:\n        env['ASCEND_RT_VISIBLE_DEVICES'] = ids\n"
+            "    else:\n        env['CUDA_VISIBLE_DEVICES'] = ids"
+        ),
     ),
 )
 def cuda_environment_variable(node: cst.SimpleString, site: Site) -> Fix | None:
     old = string(node) or ""
     new = variable(old, site.options.torch_npu)
     proven = is_variable(site, node, new) if new else None
-    if new is None or proven is None:
+    if new is None or proven is None or is_chosen_by_device(site, new):
         return None
     edits = {node: with_value(node, old, new)}
     if proven:
@@ -324,6 +334,8 @@ def _allocator_problem(value: str) -> str | None:
         report('os.environ["TORCH_NCCL_HIGH_PRIORITY"] = "1"', release="2.5.1"),
         leave('os.environ["CUDA_VISIBLE_DEVICES"] = "0"'),
         leave('print("NCCL_DEBUG")'),
+        leave('os.environ.pop("NCCL_DEBUG", None)'),
+        leave("env_info['CUDA_HOME'] = CUDA_HOME"),
         leave('limits["NCCL_DEBUG"] = 3'),
         leave("from torch.utils.cpp_extension import CUDA_HOME"),
     ),
@@ -336,5 +348,7 @@ def environment_variable_without_counterpart(
         return None
     advice = variable_advice(name)
     if advice is None or (isinstance(node, cst.SimpleString) and not is_variable(site, node, None)):
+        return None
+    if removes(site, node):
         return None
     return Report(f"nothing on the NPU reads {name}: {advice}")

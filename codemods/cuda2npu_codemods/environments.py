@@ -12,7 +12,12 @@ from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.expressions import in_cuda_row, string, terminal
 from cuda2npu_codemods.uses import use_of
 
-_ENVIRONMENT = re.compile(r"(\w*_)?(env|envs|environ|environb|environment|envvars?)(_\w*)?", re.I)
+_ENVIRONMENT = re.compile(
+    r"(\w*_)?(envs?|environb?|environments?|envvars?)"
+    r"(_(vars?|variables|dict|copy|map|updates?|overrides?|extra|args))?",
+    re.I,
+)
+_ABOUT_ENVIRONMENT = re.compile(r"(\w*_)?(env|environ|envvar|environment)(_\w*)?", re.I)
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _BY_NAME = frozenset(["getenv", "putenv", "unsetenv", "setenv", "delenv", "getenvb"])
 _ITEM_METHODS = frozenset(["get", "pop", "setdefault", "__getitem__", "__setitem__"])
@@ -83,7 +88,7 @@ def _as_argument(site: Site, arg: cst.Arg) -> bool | None:
         return is_environment(site, call.args[0].value)
     if callee in ("add_argument", "add_option", "hasattr") or use_of(site, arg.value) is Use.TEXT:
         return None
-    return bool(_ENVIRONMENT.fullmatch(callee))
+    return bool(_ABOUT_ENVIRONMENT.fullmatch(callee))
 
 
 def _in_dict(
@@ -131,6 +136,21 @@ def _becomes_environment(site: Site, node: cst.CSTNode) -> bool:
     return any(is_environment(site, arg.value) for arg in call.args if arg is not parent)
 
 
+def is_chosen_by_device(site: Site, new: str) -> bool:
+    """Whether the code around names the NPU's variable already, for another branch."""
+    around = next((n for n in site.enclosing if not isinstance(n, ast.ClassDef)), site.statement)
+    return any(isinstance(n, ast.Constant) and n.value == new for n in ast.walk(around))
+
+
+def removes(site: Site, node: cst.CSTNode) -> bool:
+    """Whether the variable that a literal names is only taken out of the environment."""
+    if isinstance(site.statement, ast.Delete):
+        return True
+    arg = site.parent(node)
+    call = site.parent(arg) if isinstance(arg, cst.Arg) else None
+    return isinstance(call, cst.Call) and terminal(call.func) in ("pop", "delenv", "unsetenv")
+
+
 def _compared(site: Site, node: cst.CSTNode, parent: cst.CSTNode) -> bool:
     comparison = parent if isinstance(parent, cst.Comparison) else site.parent(parent)
     assert isinstance(comparison, cst.Comparison)
@@ -157,7 +177,7 @@ def variable_keyword(site: Site, arg: cst.Arg) -> str | None:
     callee = terminal(call.func) or ""
     known = (
         is_environment(site, call)
-        or bool(_ENVIRONMENT.fullmatch(callee))
+        or bool(_ABOUT_ENVIRONMENT.fullmatch(callee))
         or any(is_environment(site, other.value) for other in call.args if not other.keyword)
         or (isinstance(call.func, cst.Attribute) and is_environment(site, call.func.value))
         or (callee == "dict" and _becomes_environment(site, call))
