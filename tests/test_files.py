@@ -183,6 +183,11 @@ class TestReplaceFile:
         with pytest.raises(WriteError, match="changed by another program"):
             files.replace_file(str(tmp_path / "a.py"), b"new", expected=b"x", root=str(tmp_path))
 
+    def test_a_file_that_is_new_already_is_done(self, tmp_path: Path) -> None:
+        make(tmp_path, "a.py")
+        data = (tmp_path / "a.py").read_bytes()
+        files.replace_file(str(tmp_path / "a.py"), data, expected=b"old", root=str(tmp_path))
+
     @pytest.mark.parametrize("locked", ["a.py", "."])
     def test_read_only(self, tmp_path: Path, locked: str, monkeypatch: pytest.MonkeyPatch) -> None:
         make(tmp_path, "a.py")
