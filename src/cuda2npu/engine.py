@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +16,12 @@ from cuda2npu.facts import FileFacts
 from cuda2npu.imports import plan
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.packs import rule_word_pattern, rule_words, selected_rules, trigger_pattern
+from cuda2npu.parsing import parse, too_deep, verify
 from cuda2npu.ported import Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
-from cuda2npu.site import UnitSite
 from cuda2npu.scopes import Scope
+from cuda2npu.site import UnitSite
 from cuda2npu.source import Encoding, Source, decode
 from cuda2npu.statements import Unit
 from cuda2npu.suppress import Suppressions
@@ -65,7 +65,10 @@ def rewrite_source(text: str, options: Options, *, path: str = "<stdin>") -> Res
     if not hits:
         return Result(path, text, changed=False)
     with _undisturbed():
-        return _rewrite(source, hits, options, path, mark)
+        try:
+            return _rewrite(source, hits, options, path, mark)
+        except RecursionError:
+            raise too_deep(source.line_of(hits[0])) from None
 
 
 def _rewrite(source: Source, hits: list[int], options: Options, path: str, mark: str) -> Result:
@@ -104,45 +107,6 @@ def _undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-def parse(text: str) -> ast.Module:
-    """``ast.parse`` whose failures are SourceErrors that say what to do."""
-    try:
-        return ast.parse(text)
-    except SyntaxError as error:
-        raise SourceError(_explain(text, error)) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise SourceError(f"cannot be parsed: {error}. Left as it was.") from None
-
-
-_PYTHON2 = re.compile(r"^\s*(print\s+[^(\s=]|print$|exec\s+['\"\w]|except\s+[\w.]+\s*,)|`", re.M)
-_CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.M)
-
-
-def _explain(text: str, error: SyntaxError) -> str:
-    where = f"line {error.lineno}: {error.msg}"
-    lines = text.splitlines()
-    line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
-    if _CONFLICT.search(text):
-        advice = "The file holds merge conflict markers: resolve them and run again."
-    elif _PYTHON2.search(line) or (error.msg or "").startswith("Missing parentheses in call"):
-        advice = "This is Python 2: convert it to Python 3 first."
-    elif re.search(r"\basync\s*=", line):
-        advice = "async is a keyword since Python 3.7: write non_blocking=, and run again."
-    else:
-        advice = "Mend the syntax and run again."
-    return f"{where}. {advice} Left as it was."
-
-
-def _verify(text: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError) as error:
-        raise SourceError(
-            f"internal error: the rewritten text would not parse ({error}). Left as it was; "
-            "please report this file."
-        ) from None
-
-
 @dataclass(slots=True)
 class _Run:
     """The work on one file: findings and new texts of its units."""
@@ -164,26 +128,31 @@ class _Run:
         if not asked:
             return
         try:
-            module = cst.parse_module(unit.prefix + text + unit.suffix)
+            self._ask(unit, text, asked)
         except (cst.ParserSyntaxError, RecursionError):
             self.findings.append(self._unreadable(unit))
-            return
+
+    def _ask(self, unit: Unit, text: str, asked: _Asked) -> None:
+        module = cst.parse_module(unit.prefix + text + unit.suffix)
         site = UnitSite(unit, module, self.facts, self.options)
         proposals = [p for p in _ask(module, site, asked) if p.rule.code.startswith(self.only)]
         if proposals:
             self._settle(_Settled(unit, text, site, self.options), proposals)
 
     def _settle(self, settled: _Settled, proposals: list[_Proposal]) -> None:
-        for proposal in proposals:
-            finding = settled.finding(proposal, self.facts)
-            if not self.suppressions.covers(finding):
-                self.findings.append(settled.take(proposal, finding))
+        found = [settled.finding(proposal, self.facts) for proposal in proposals]
+        taken = [
+            settled.take(proposal, finding)
+            for proposal, finding in zip(proposals, found, strict=True)
+            if not self.suppressions.covers(finding)
+        ]
         if settled.edits:
             new = settled.new_text(self.facts.source)
             self.changes.append(Change(settled.unit.start, settled.unit.end, settled.text, new))
         if settled.needs:
             self.needs |= settled.needs
             self.scopes.append(settled.unit.scope)
+        self.findings += taken
 
     def _unreadable(self, unit: Unit) -> Finding:
         line, column = self.facts.source.position(unit.start)
@@ -198,6 +167,9 @@ class _Run:
         """The file's text with every change in its place, and the imports it needs."""
         source = self.facts.source
         changes = without_unused(self.facts, self.changes)
+        for change in changes:
+            if change.new and change not in self.changes:
+                verify(change.new)
         pieces = [_whole_line(source, change) for change in changes]
         pieces += [
             (insertion.offset, insertion.offset, insertion.text)
@@ -210,7 +182,7 @@ class _Run:
         result.append(source.utf8[position:])
         new_text = b"".join(result).decode("utf-8", "surrogatepass")
         if not all(change.new for change in changes):
-            _verify(new_text)  # a block may have lost its only statement
+            verify(new_text)  # a block may have lost its only statement
         return new_text
 
     def _names_torch_npu(self) -> bool:
@@ -315,11 +287,11 @@ class _Settled:
             raise SourceError(f"internal error: an edit was lost at byte {unit.start}")
         code = edited.code
         if unit.prefix or unit.suffix:
-            _verify(code)
+            verify(code)
             return code[len(unit.prefix) : len(code) - len(unit.suffix)]
         if not code:
             return code
-        last = _verify(code + "; pass").body[-1]
+        last = verify(code + "; pass").body[-1]
         if not isinstance(last, ast.Pass):
             raise SourceError(f"internal error: byte {unit.start} became a block of statements")
         return self._one_per_line(edited, code, source)

@@ -37,20 +37,9 @@ def decode(data: bytes) -> tuple[str, Encoding]:
     """
     bom = data.startswith(codecs.BOM_UTF8)
     body = data[len(codecs.BOM_UTF8) :] if bom else data
-    try:
-        name, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    except SyntaxError as error:
-        raise SourceError(f"encoding: {error.msg}. Left as it was.") from None
+    name = _cookie(data, body)
     encoding = Encoding("utf-8" if bom else name, bom)
-    try:
-        text = body.decode(encoding.name)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SourceError(
-            f"line {line}: byte 0x{body[error.start]:02x} is not {encoding.name}. Convert the "
-            "file to UTF-8, or name its encoding in a coding cookie on line 1 or 2. "
-            "Left as it was."
-        ) from None
+    text = _decode(body, encoding.name)
     # What UTF-8 decodes strictly, it gives back; other codecs need not.
     if encoding.name != "utf-8" and encoding.encode(text) != data:
         raise SourceError(
@@ -58,6 +47,41 @@ def decode(data: bytes) -> tuple[str, Encoding]:
             "UTF-8. Left as it was."
         )
     return text, encoding
+
+
+_COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+
+
+def _cookie(data: bytes, body: bytes) -> str:
+    """The name of the encoding that the first two lines ask for."""
+    try:
+        return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+    except SyntaxError as error:
+        lines = body.splitlines()[:2]
+        asking = [number for number, line in enumerate(lines, 1) if _COOKIE.match(line)]
+        if not asking:
+            _decode(body, "utf-8")  # says where it is not
+        fault = "the byte order mark says UTF-8, the cookie says otherwise"
+        raise SourceError(
+            f"line {(asking or [1])[0]}: {error.msg if body is data else fault}. "
+            "Correct the coding cookie. Left as it was."
+        ) from None
+
+
+def _decode(body: bytes, name: str) -> str:
+    start = 0
+    try:
+        return body.decode(name)
+    except UnicodeDecodeError as error:
+        start = error.start
+        fault = f"byte 0x{body[start]:02x} is not {name}"
+    except (UnicodeError, LookupError) as error:
+        fault = f"encoding {name} cannot be used: {error}"
+    line = len(_LINE_END.findall(body, 0, start)) + 1
+    raise SourceError(
+        f"line {line}: {fault}. Convert the file to UTF-8, or name its encoding in a coding "
+        "cookie on line 1 or 2. Left as it was."
+    )
 
 
 class Source:
