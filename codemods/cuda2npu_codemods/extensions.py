@@ -1,0 +1,337 @@
+"""Compiled CUDA code: extensions, kernels built at run time, imported kernels, graphs, compilers.
+
+None of it can be translated. Each place is reported with what uses it, so that a person can
+port the kernel or take the way without it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import libcst as cst
+
+from cuda2npu.releases import RELEASES
+from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
+from cuda2npu_codemods.expressions import string
+from cuda2npu_codemods.torch_imports import dotted
+
+_BUILD = "torch.utils.cpp_extension."
+_PORT = (
+    "port the kernel to Ascend C and build it with torch_npu.utils.cpp_extension.NpuExtension, or "
+    "use the way through plain torch functions"
+)
+_KERNEL_MODULE = re.compile(
+    r"\w+_cuda|\w+_cuda_(ext|kernels?|lib|core|ops|backend)|_cuda_ext|amp_C"
+)
+_COMPILED = re.compile(r"_C|_ext|\w+_cuda(_ext)?")
+"""Names that a package gives its compiled part, as imported from the package itself."""
+_OTHERS = frozenset("torch torchvision torchaudio apex flash_attn xformers triton cupy".split())
+
+
+def _functions_using(name: str, site: Site, but: ast.AST | None = None) -> list[str]:
+    """The functions of the file whose code names something, innermost first."""
+    found = []
+    for node in ast.walk(site.file.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node is not but:
+            inner = (n for statement in node.body for n in ast.walk(statement))
+            if any(isinstance(n, ast.Name) and n.id == name for n in inner):
+                found.append(f"{node.name}() in line {node.lineno}")
+    return found
+
+
+def _users(names: list[str], site: Site, but: ast.AST | None = None) -> str:
+    users = [user for name in names for user in _functions_using(name, site, but)]
+    return f" It is used by {', '.join(dict.fromkeys(users[:4]))}." if users else ""
+
+
+def _extension_name(call: cst.Call, site: Site) -> str:
+    arg = site.argument(call, "name", 0)
+    name = string(arg.value) if arg else None
+    return f" {name}" if name else ""
+
+
+def _is_imported(node: cst.Attribute | cst.Name, site: Site) -> bool:
+    return isinstance(node, cst.Attribute) or site.binding(node.value) is None
+
+
+@rule(
+    "NPU520",
+    "cuda-extension",
+    on=(cst.Attribute, cst.Name),
+    words=("CUDAExtension",),
+    fix=FixLevel.NONE,
+    why="CUDAExtension compiles CUDA kernels with nvcc, which an NPU machine has not: " + _PORT,
+    examples=(
+        report(
+            "from torch.utils.cpp_extension import CUDAExtension\n"
+            "ext = CUDAExtension(name='ops_cuda', sources=['ops.cu'])"
+        ),
+        report("from torch.utils import cpp_extension\nkind = cpp_extension.CUDAExtension"),
+        leave("from torch.utils.cpp_extension import CUDAExtension, BuildExtension"),
+        leave("from torch.utils.cpp_extension import CppExtension\nx = CppExtension('a', [])"),
+    ),
+)
+def cuda_extension(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
+    if site.name(node) != _BUILD + "CUDAExtension" or not _is_imported(node, site):
+        return None
+    call = site.parent(node)
+    own = isinstance(call, cst.Call) and call.func is node
+    name = _extension_name(call, site) if own and isinstance(call, cst.Call) else ""
+    why = "compiles CUDA kernels with nvcc, which an NPU machine has not"
+    return Report(f"the extension{name} {why}: {_PORT}")
+
+
+@rule(
+    "NPU521",
+    "cuda-kernel-at-run-time",
+    on=cst.Call,
+    words=("cuda", "CUDA", ".cu'", '.cu"', "load_inline"),
+    fix=FixLevel.NONE,
+    why="this compiles a CUDA kernel when it runs, with nvcc, which an NPU machine has not: "
+    + _PORT,
+    examples=(
+        report(
+            "from torch.utils.cpp_extension import load\nops = load('ops', sources=['ops.cu'])\n"
+            "def f(x):\n    return ops.run(x)"
+        ),
+        report("import torch.utils.cpp_extension as c\nm = c.load_inline('m', cuda_sources=SRC)"),
+        leave("from torch.utils.cpp_extension import load\nm = load('m', sources=['m.cpp'])"),
+        leave("from torch.utils.cpp_extension import load_inline\nm = load_inline('m', SRC)"),
+        leave("from json import load\nx = load('cuda.json')"),
+    ),
+)
+def cuda_kernel_at_run_time(node: cst.Call, site: Site) -> Report | None:
+    name = site.name(node.func) or ""
+    if not name.startswith(_BUILD) or name.rpartition(".")[2] not in ("load", "load_inline"):
+        return None
+    if not _compiles_cuda(node, site):
+        return None
+    holder = next(iter(site.enclosing), None)
+    targets = []
+    if isinstance(site.statement, ast.Assign):
+        targets = [t.id for t in site.statement.targets if isinstance(t, ast.Name)]
+    elif isinstance(site.statement, ast.Return):
+        targets = [getattr(holder, "name", "")]
+    return Report(
+        f"the kernel{_extension_name(node, site)} is compiled when this runs, with nvcc, which an "
+        f"NPU machine has not: {_PORT}.{_users(targets, site, holder)}"
+    )
+
+
+def _compiles_cuda(call: cst.Call, site: Site) -> bool:
+    for arg in call.args:
+        if arg.keyword is not None and "cuda" in arg.keyword.value:
+            return True
+        text = site.code(arg.value)
+        bound = site.binding(arg.value.value) if isinstance(arg.value, cst.Name) else None
+        if bound is not None:
+            text += ast.unparse(bound)
+        if re.search(r"\.cu\b|cuda", text):
+            return True
+    return False
+
+
+@rule(
+    "NPU522",
+    "cuda-home",
+    on=(cst.Attribute, cst.Name),
+    words=("CUDA_HOME",),
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="CUDA_HOME is None on a machine without the CUDA toolkit: the branch that builds without "
+    "CUDA kernels is the one that runs; see that there is one",
+    examples=(
+        report("from torch.utils.cpp_extension import CUDA_HOME\nok = CUDA_HOME is not None"),
+        leave("import os\nCUDA_HOME = os.environ['CUDA_HOME']\nprint(CUDA_HOME)"),
+    ),
+)
+def cuda_home(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
+    found = site.name(node) == _BUILD + "CUDA_HOME" and _is_imported(node, site)
+    return Report() if found else None
+
+
+@rule(
+    "NPU523",
+    "compiled-kernel-import",
+    on=(cst.Import, cst.ImportFrom),
+    words=("_cuda", "import _C", "import _ext"),
+    fix=FixLevel.NONE,
+    why="this import brings a compiled CUDA kernel, which does not load on an NPU machine: "
+    + _PORT,
+    examples=(
+        report(
+            "import torch\nimport focal_loss_cuda\ndef f(x):\n    return focal_loss_cuda.run(x)"
+        ),
+        report("import torch\nfrom . import _C"),
+        report("import torch\nfrom mamba import scan_cuda\ny = scan_cuda.fwd(x)"),
+        leave("import torch\nfrom torch import _C"),
+        leave("import torch\nfrom .utils import to_cuda"),
+        leave("import torch\nfrom .helpers import move_to_cuda"),
+        leave("import torch\nfrom attention import attend_cuda\ny = attend_cuda(x)"),
+        leave("import torch\nimport numpy as np"),
+        leave("import focal_loss_cuda"),
+    ),
+)
+def compiled_kernel_import(node: cst.Import | cst.ImportFrom, site: Site) -> Report | None:
+    if not site.file.imports("torch"):
+        return None
+    kernels = _imported_kernels(node, site)
+    if not kernels:
+        return None
+    names = ", ".join(dict.fromkeys(kernels.values()))
+    return Report(
+        f"{names} is a compiled CUDA kernel, which does not load on an NPU machine: {_PORT}."
+        f"{_users(list(kernels), site)}"
+    )
+
+
+def _imported_kernels(node: cst.Import | cst.ImportFrom, site: Site) -> dict[str, str]:
+    """Local names of compiled kernels that an import brings, with their real names."""
+    if isinstance(node.names, cst.ImportStar):
+        return {}
+    module = dotted(node.module) if isinstance(node, cst.ImportFrom) else ""
+    relative = isinstance(node, cst.ImportFrom) and bool(node.relative)
+    if not relative and module.partition(".")[0] in _OTHERS:
+        return {}
+    found: dict[str, str] = {}
+    for alias in node.names:
+        name = dotted(alias.name)
+        local = alias.asname.name if alias.asname else None
+        bound = local.value if isinstance(local, cst.Name) else name
+        plain = isinstance(node, cst.Import)
+        if name.partition(".")[0] in _OTHERS and plain:
+            continue
+        if _is_kernel(name, module, plain, _has_members(bound, site)):
+            found[bound] = name if plain or _COMPILED.fullmatch(name) else module
+    return found
+
+
+_MOVES = re.compile(r"(\w+_)?(to|is|use|no|has|with|on|from|test|init|set|get|enable|move)_cuda")
+
+
+def _is_kernel(name: str, module: str, plain: bool, has_members: bool) -> bool:
+    last = name.rpartition(".")[2]
+    if _MOVES.fullmatch(last):
+        return False
+    if last in ("_C", "_ext"):
+        return True
+    if plain:
+        return bool(_KERNEL_MODULE.fullmatch(last))
+    # `from package import kernel_cuda`, `from kernel_cuda import forward`
+    if _COMPILED.fullmatch(last) and has_members:
+        return True
+    return "." not in module and bool(_KERNEL_MODULE.fullmatch(module))
+
+
+def _has_members(name: str, site: Site) -> bool:
+    """Whether the file uses a name as a module."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        for node in ast.walk(site.file.tree)
+    )
+
+
+@rule(
+    "NPU524",
+    "operator-library",
+    on=cst.Call,
+    words=("load_library",),
+    fix=FixLevel.NONE,
+    why="this loads a library of operators: if they are CUDA kernels it does not load, or has no "
+    "kernel for the NPU; " + _PORT,
+    examples=(
+        report("torch.ops.load_library('ops.so')\ny = torch.ops.mine.run(x)"),
+        leave("import ctypes\nctypes.cdll.load_library('ops.so')"),
+    ),
+)
+def operator_library(node: cst.Call, site: Site) -> Report | None:
+    return Report() if site.name(node.func) == "torch.ops.load_library" else None
+
+
+@rule(
+    "NPU525",
+    "pluggable-allocator-library",
+    on=cst.Call,
+    words=("CUDAPluggableAllocator",),
+    fix=FixLevel.NONE,
+    why="the shared library of this allocator calls the CUDA runtime: write it anew against the "
+    "NPU's (aclrtMalloc and aclrtFree, with an aclrtStream in place of a cudaStream_t)",
+    examples=(
+        report("a = torch.cuda.memory.CUDAPluggableAllocator('a.so', 'my_malloc', 'my_free')"),
+        leave("a = torch.npu.memory.NPUPluggableAllocator('a.so', 'my_malloc', 'my_free')"),
+    ),
+    source="torch_npu/npu/memory.py of 2.14.0",
+)
+def pluggable_allocator_library(node: cst.Call, site: Site) -> Report | None:
+    name = site.name(node.func) or ""
+    own = name.startswith("torch.cuda.") and name.endswith(".CUDAPluggableAllocator")
+    return Report() if own else None
+
+
+_OLD_COMPILE = RELEASES[: RELEASES.index("2.6.0")]
+"""Releases whose newest wheel is older than TorchNPU 7.3.0, the first with inductor."""
+_OLD_FUSED = RELEASES[: RELEASES.index("2.5.1")]
+
+
+@rule(
+    "NPU530",
+    "torch-compile-mode",
+    on=cst.Call,
+    words=("torch.compile", "inductor", "cudagraphs", "reduce-overhead", "max-autotune"),
+    fix=FixLevel.NONE,
+    why="torch.compile takes inductor to the NPU only from TorchNPU 7.3.0 on",
+    examples=(
+        report("model = torch.compile(model, backend='cudagraphs')"),
+        report("model = torch.compile(model, mode='reduce-overhead')"),
+        report("@torch.compile(mode='max-autotune')\ndef f(x): pass"),
+        report("model = torch.compile(model)", release="2.4.0"),
+        leave("model = torch.compile(model)"),
+        leave("model = torch.compile(model, backend='aot_eager')"),
+        leave("import re\nre.compile('reduce-overhead')"),
+    ),
+)
+def torch_compile_mode(node: cst.Call, site: Site) -> Report | None:
+    if site.name(node.func) != "torch.compile":
+        return None
+    backend, mode = (site.argument(node, keyword) for keyword in ("backend", "mode"))
+    wanted = string(backend.value) if backend else "inductor"
+    kind = string(mode.value) if mode else None
+    if wanted == "cudagraphs":
+        return Report("cudagraphs is a backend of CUDA: the NPU's counterpart is 'npugraphs'")
+    if wanted == "inductor" and site.options.torch_npu in _OLD_COMPILE:
+        return Report(
+            "inductor needs TorchNPU 7.3.0, newer than this release: use backend='aot_eager' or "
+            "'npugraphs', or drop torch.compile"
+        )
+    if kind in ("reduce-overhead", "max-autotune"):
+        return Report(
+            f"mode={kind!r} tunes for CUDA graphs and Triton: try backend='npugraphs' on the NPU, "
+            "and measure",
+            quiet=True,
+        )
+    return None
+
+
+@rule(
+    "NPU531",
+    "fused-optimizer",
+    on=cst.Call,
+    words=("fused=True",),
+    fix=FixLevel.NONE,
+    why="torch's fused optimizers refuse NPU tensors before torch 2.5: drop fused=True, or use "
+    "torch_npu.optim.NpuFusedAdamW and its like",
+    examples=(
+        report("o = torch.optim.AdamW(ps, fused=True)", release="2.4.0"),
+        leave("o = torch.optim.AdamW(ps, fused=True)"),
+        leave("o = build(ps, fused=True)"),
+    ),
+)
+def fused_optimizer(node: cst.Call, site: Site) -> Report | None:
+    if not (site.name(node.func) or "").startswith("torch.optim."):
+        return None
+    fused = site.argument(node, "fused")
+    asked = fused is not None and isinstance(fused.value, cst.Name) and fused.value.value == "True"
+    return Report() if asked and site.options.torch_npu in _OLD_FUSED else None

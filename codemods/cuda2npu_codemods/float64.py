@@ -1,0 +1,402 @@
+"""Double precision of torch tensors, which the NPU computes in single precision.
+
+Only what makes or casts a tensor is rewritten. Comparisons, tables, tests of types and
+``finfo`` ask about a dtype and stay, and so does everything that is not torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.expressions import string, terminal, with_value
+from cuda2npu_codemods.numerics import FLOAT64, is_array_call, on_cpu, stays_on_cpu
+
+_DTYPES = {"torch.float64": "float32", "torch.double": "float"}
+_TENSORS = re.compile(r"(torch|torch\.cuda|torch\.npu|torch_npu\.npu)\.(sparse\.)?DoubleTensor")
+_COMPLEX = ("torch.complex128", "torch.cdouble")
+_SET_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")
+_QUESTIONS = frozenset(
+    "finfo iinfo view can_cast promote_types result_type isinstance issubclass astype "
+    "assert_close assertEqual".split()
+)
+"""Callees whose dtype argument asks, or means something else than a cast."""
+_NAMES_DTYPE = re.compile(r"dtype|data_?type|(float|tensor|torch)_?type|^type$", re.IGNORECASE)
+_WORDS = ("float64", "double", "Double")
+
+
+def _needs_double(site: Site) -> bool:
+    """``gradcheck`` compares with finite differences, which need double precision."""
+    return "gradcheck" in site.file.text
+
+
+def _is_spelled(node: cst.Attribute | cst.Name, site: Site) -> bool:
+    """Whether the node itself names the thing, and no variable that holds it."""
+    return isinstance(node, cst.Attribute) or site.binding(node.value) is None
+
+
+def _outward(node: cst.BaseExpression, site: Site) -> tuple[cst.CSTNode, cst.CSTNode | None]:
+    """The expression whose value the node may be, and what takes it."""
+    child: cst.CSTNode = node
+    parent = site.parent(child)
+    while (isinstance(parent, cst.IfExp) and child is not parent.test) or isinstance(
+        parent, cst.BooleanOperation
+    ):
+        child, parent = parent, site.parent(parent)
+    return child, parent
+
+
+def _chosen_for_npu(node: cst.BaseExpression, site: Site) -> bool:
+    """``float32 if is_npu else float64``, or a choice that follows a given dtype."""
+    tests = [site.code(a.test) for a in site.ancestors(node) if isinstance(a, cst.IfExp)]
+    return any(re.search(r"npu|float64|double", test) for test in tests)
+
+
+def _casts(node: cst.BaseExpression, site: Site) -> bool:
+    """Whether the place that takes a dtype or tensor type makes a tensor of it."""
+    child, parent = _outward(node, site)
+    if _chosen_for_npu(node, site):
+        return False
+    if isinstance(parent, cst.Arg):
+        call = site.parent(parent)
+        return isinstance(call, cst.Call) and _argument_casts(parent, call, site)
+    if isinstance(parent, cst.Param):
+        return child is parent.default and _names_dtype(parent.name.value)
+    if isinstance(parent, cst.DictElement):
+        return child is parent.value and _names_dtype(string(parent.key) or "")
+    if isinstance(parent, cst.Return):
+        function = next(iter(site.enclosing), None)
+        return _names_dtype(getattr(function, "name", ""))
+    return any(_target_casts(target, site) for target in _targets(parent))
+
+
+def _names_dtype(identifier: str) -> bool:
+    return bool(_NAMES_DTYPE.search(identifier))
+
+
+def _argument_casts(arg: cst.Arg, call: cst.Call, site: Site) -> bool:
+    callee = terminal(call.func)
+    if callee in _QUESTIONS or is_array_call(site, call):
+        return False
+    if arg.keyword is not None:
+        return _names_dtype(arg.keyword.value) and not stays_on_cpu(site, call)
+    position = call.args.index(arg)
+    if site.name(call.func) in _SET_DEFAULT:
+        return position == 0
+    if callee in ("to", "type") and isinstance(call.func, cst.Attribute):
+        return not stays_on_cpu(site, call)
+    return any(
+        position < len(names) and _names_dtype(names[position])
+        for names in _parameters(callee or "", site)
+    )
+
+
+def _parameters(callee: str, site: Site) -> Iterator[list[str]]:
+    """The positional parameters of the file's own functions of this name."""
+    for function in site.file.functions(callee):
+        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        yield names[1:] if names[:1] in (["self"], ["cls"]) else names
+
+
+def _targets(parent: cst.CSTNode | None) -> list[cst.BaseExpression]:
+    if isinstance(parent, cst.Assign):
+        return [target.target for target in parent.targets]
+    if isinstance(parent, (cst.AnnAssign, cst.NamedExpr)):
+        return [parent.target]
+    return []
+
+
+def _target_casts(target: cst.BaseExpression, site: Site) -> bool:
+    if isinstance(target, cst.Subscript):
+        index = target.slice[0].slice
+        return _names_dtype(string(index.value) or "") if isinstance(index, cst.Index) else False
+    name = terminal(target) or ""
+    if _names_dtype(name):
+        return True
+    places = ("*/dtype=", "to/0", "type/0", "set_default_dtype/0", "set_default_tensor_type/0")
+    return any(place in site.file.flows(name) for place in places)
+
+
+@rule(
+    "NPU410",
+    "double-call",
+    on=cst.Call,
+    words=("double",),
+    fix=FixLevel.NUMERICS,
+    quiet=True,
+    why=FLOAT64,
+    examples=(
+        rewrite("import torch\ny = x.double()", "import torch\ny = x.float()"),
+        rewrite(
+            "import torch\nmodel = Net().double().cuda()",
+            "import torch\nimport torch_npu  # noqa: F401\nmodel = Net().float().npu()",
+        ),
+        rewrite(
+            "import torch\nxs = map(torch.Tensor.double, xs)",
+            "import torch\nxs = map(torch.Tensor.float, xs)",
+        ),
+        leave("import torch\ny = x.cpu().double().mean()"),
+        leave("import torch\ny = x.to('cpu').double()"),
+        leave("import torch\na = x.squeeze(0).double().numpy()"),
+        leave("import torch\nimport numpy as np\na = np.asarray(x.double())"),
+        leave("import torch\nh = x.cpu()\ny = h.double()"),
+        leave("import torch\nx = torch.ones(3, device='cpu').double()"),
+        leave("import torch\nclass A:\n    def double(self): pass\n    def f(self): A().double()"),
+        leave("import torch\nimport numpy as np\ny = np.double(x)"),
+        leave("import torch\nfrom torch.autograd import gradcheck\ngradcheck(f, x.double())"),
+        leave("y = x.double()"),
+    ),
+)
+def double_call(node: cst.Call, site: Site) -> Fix | None:
+    if not site.file.imports("torch") or _needs_double(site):
+        return None
+    for arg in node.args:
+        if site.name(arg.value) in ("torch.Tensor.double", "torch.nn.Module.double"):
+            assert isinstance(arg.value, cst.Attribute)
+            return Fix({arg.value.attr: cst.Name("float")}, imports=())
+    func = node.func
+    if not isinstance(func, cst.Attribute) or func.attr.value != "double" or node.args:
+        return None
+    if site.file.defines_method("double") or stays_on_cpu(site, node) or _is_array(func, site):
+        return None
+    return Fix({func.attr: cst.Name("float")}, imports=())
+
+
+def _is_array(func: cst.Attribute, site: Site) -> bool:
+    """Whether the receiver comes from NumPy, pandas or the like."""
+    bound = site.binding(func.value.value) if isinstance(func.value, cst.Name) else None
+    value = cst.parse_expression(ast.unparse(bound)) if bound is not None else func.value
+    return isinstance(value, cst.Call) and is_array_call(site, value)
+
+
+@rule(
+    "NPU411",
+    "float64-dtype",
+    on=(cst.Attribute, cst.Name),
+    words=_WORDS,
+    fix=FixLevel.NUMERICS,
+    quiet=True,
+    why=FLOAT64,
+    examples=(
+        rewrite("x = x.to(torch.float64)", "x = x.to(torch.float32)"),
+        rewrite("x = x.to(device, dtype=torch.double)", "x = x.to(device, dtype=torch.float)"),
+        rewrite("x = x.type(torch.float64)", "x = x.type(torch.float32)"),
+        rewrite(
+            "import torch as th\nx = th.zeros(3, dtype=th.float64)",
+            "import torch as th\nx = th.zeros(3, dtype=th.float32)",
+        ),
+        rewrite(
+            "import torch\nfrom torch import float64\nx = torch.ones(2, dtype=float64)",
+            "import torch\nx = torch.ones(2, dtype=torch.float32)",
+        ),
+        rewrite("torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)"),
+        rewrite("dtype = torch.float64", "dtype = torch.float32"),
+        rewrite("def f(x, dtype=torch.double): pass", "def f(x, dtype=torch.float): pass"),
+        rewrite("kw = {'dtype': torch.float64}", "kw = {'dtype': torch.float32}"),
+        rewrite("kw['dtype'] = torch.float64", "kw['dtype'] = torch.float32"),
+        rewrite("wide = torch.float64\ny = x.to(wide)", "wide = torch.float32\ny = x.to(wide)"),
+        rewrite(
+            "d = x.to(torch.float32 if mps else torch.float64)",
+            "d = x.to(torch.float32 if mps else torch.float32)",
+        ),
+        rewrite(
+            "def f(n, dtype): pass\nf(3, torch.float64)",
+            "def f(n, dtype): pass\nf(3, torch.float32)",
+        ),
+        leave("ok = x.dtype == torch.float64"),
+        leave("ok = x.dtype in (torch.float32, torch.float64)"),
+        leave("SIZE = {torch.float32: 4, torch.float64: 8}"),
+        leave("BY_NAME = {'F64': torch.float64}"),
+        leave("eps = torch.finfo(torch.float64).eps"),
+        leave("x = torch.zeros(3, dtype=torch.float64, device='cpu')"),
+        leave("x = x.cpu().to(torch.float64)"),
+        leave("x = x.to('cpu', torch.float64)"),
+        leave("bits = x.view(torch.float64)"),
+        leave("import numpy as np\nx = np.zeros(3, dtype=np.float64)"),
+        leave("x = x.astype('float64')"),
+        leave("dtype = torch.float32 if is_npu else torch.float64"),
+        leave("d = torch.float64 if x.dtype == torch.float64 else torch.float32"),
+        leave("def test(dtypes=[torch.float32, torch.float64]): pass"),
+        leave("ok = torch.autograd.gradcheck(f, torch.ones(2, dtype=torch.float64))"),
+    ),
+)
+def float64_dtype(node: cst.Attribute | cst.Name, site: Site) -> Fix | None:
+    new = _DTYPES.get(site.name(node) or "")
+    if new is None or not _is_spelled(node, site) or _needs_double(site):
+        return None
+    if not _casts(node, site):
+        return None
+    if isinstance(node, cst.Name):
+        return Fix({node: site.spell(f"torch.{new}")}, imports=())
+    return Fix({node.attr: cst.Name(new)}, imports=())
+
+
+@rule(
+    "NPU412",
+    "double-tensor",
+    on=(cst.Attribute, cst.Name),
+    words=("DoubleTensor",),
+    fix=FixLevel.NUMERICS,
+    quiet=True,
+    why=FLOAT64,
+    examples=(
+        rewrite("x = torch.DoubleTensor([1.0])", "x = torch.FloatTensor([1.0])"),
+        rewrite("x = torch.cuda.DoubleTensor(3)", "x = torch.npu.FloatTensor(3)"),
+        rewrite("x = x.type(torch.DoubleTensor)", "x = x.type(torch.FloatTensor)"),
+        rewrite(
+            "torch.set_default_tensor_type(torch.DoubleTensor)",
+            "torch.set_default_tensor_type(torch.FloatTensor)",
+        ),
+        rewrite(
+            "T = torch.cuda.DoubleTensor if cuda else torch.DoubleTensor",
+            "T = torch.npu.FloatTensor if cuda else torch.FloatTensor",
+        ),
+        leave("ok = isinstance(x, torch.DoubleTensor)"),
+        leave("ok = type(x) in (torch.FloatTensor, torch.DoubleTensor)"),
+        leave("a = torch.DoubleTensor(xs).numpy()"),
+        leave("def f(x: torch.DoubleTensor): pass"),
+    ),
+)
+def double_tensor(node: cst.Attribute | cst.Name, site: Site) -> Fix | None:
+    if not _TENSORS.fullmatch(site.name(node) or "") or not _is_spelled(node, site):
+        return None
+    if _needs_double(site):
+        return None
+    call = site.parent(node)
+    if isinstance(call, cst.Call) and call.func is node:
+        makes = not stays_on_cpu(site, call)
+    else:
+        makes = _casts(node, site) or bool(_targets(_outward(node, site)[1]))
+    if not makes:
+        return None
+    if isinstance(node, cst.Name):
+        name = (site.name(node) or "").replace("torch.cuda", "torch.npu")
+        return Fix({node: site.spell(name.replace("Double", "Float"))}, imports=())
+    return Fix({node.attr: cst.Name("FloatTensor")}, imports=())
+
+
+@rule(
+    "NPU413",
+    "double-tensor-string",
+    on=cst.SimpleString,
+    words=("DoubleTensor",),
+    fix=FixLevel.NUMERICS,
+    quiet=True,
+    why=FLOAT64,
+    examples=(
+        rewrite("x = x.type('torch.DoubleTensor')", "x = x.type('torch.FloatTensor')"),
+        rewrite(
+            "torch.set_default_tensor_type('torch.DoubleTensor')",
+            "torch.set_default_tensor_type('torch.FloatTensor')",
+        ),
+        leave("ok = x.type() == 'torch.DoubleTensor'"),
+        leave("print('torch.DoubleTensor')"),
+        leave("x = x.cpu().type('torch.DoubleTensor')"),
+    ),
+)
+def double_tensor_string(node: cst.SimpleString, site: Site) -> Fix | None:
+    if string(node) != "torch.DoubleTensor" or not _string_casts(node, site):
+        return None
+    return Fix({node: with_value(node, "Double", "Float")}, imports=())
+
+
+def _string_casts(node: cst.SimpleString, site: Site) -> bool:
+    """Whether a type string is what ``.type(…)`` or the default tensor type is set to."""
+    parent = site.parent(node)
+    call = site.parent(parent) if isinstance(parent, cst.Arg) else None
+    if not isinstance(call, cst.Call) or _needs_double(site):
+        return False
+    if site.name(call.func) in _SET_DEFAULT:
+        return True
+    casts = terminal(call.func) == "type" and isinstance(call.func, cst.Attribute)
+    return casts and not stays_on_cpu(site, call)
+
+
+@rule(
+    "NPU415",
+    "device-double-tensor-string",
+    on=cst.SimpleString,
+    words=("DoubleTensor",),
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="this makes float64 tensors of the device, which torch_npu computes in float32 where it "
+    "can: write 'torch.npu.FloatTensor'",
+    examples=(
+        report("torch.set_default_tensor_type('torch.npu.DoubleTensor')"),
+        leave("torch.set_default_tensor_type('torch.npu.FloatTensor')"),
+        leave("ok = x.type() == 'torch.npu.DoubleTensor'"),
+    ),
+)
+def device_double_tensor_string(node: cst.SimpleString, site: Site) -> Report | None:
+    named = string(node) in ("torch.cuda.DoubleTensor", "torch.npu.DoubleTensor")
+    return Report() if named and _string_casts(node, site) else None
+
+
+@rule(
+    "NPU414",
+    "gradcheck",
+    on=cst.Call,
+    words=("gradcheck",),
+    fix=FixLevel.NONE,
+    why="gradcheck needs double precision, which the NPU has not: run it with tensors on the CPU. "
+    "The float64 of this file was left as it is",
+    examples=(
+        report("from torch.autograd import gradcheck\nok = gradcheck(f, x)"),
+        report("ok = torch.autograd.gradgradcheck(f, x.double())"),
+        leave("ok = self.gradcheck(f, x)"),
+    ),
+)
+def gradcheck(node: cst.Call, site: Site) -> Report | None:
+    name = site.name(node.func) or ""
+    found = name.startswith("torch.") and name.endswith(("gradcheck", ".gradgradcheck"))
+    return Report() if found else None
+
+
+@rule(
+    "NPU420",
+    "complex128",
+    on=(cst.Attribute, cst.Name),
+    words=("complex128", "cdouble"),
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="complex128 runs on the slow AI CPU of the NPU, where it runs at all: use complex64, or "
+    "compute this on the CPU",
+    examples=(
+        report("x = x.to(torch.complex128)"),
+        report("x = torch.zeros(3, dtype=torch.cdouble)"),
+        leave("ok = x.dtype == torch.complex128"),
+        leave("x = torch.zeros(3, dtype=torch.complex128, device='cpu')"),
+        leave("x = np.complex128(1)"),
+    ),
+)
+def complex128(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
+    if site.name(node) not in _COMPLEX or not _is_spelled(node, site):
+        return None
+    return Report() if _casts(node, site) else None
+
+
+@rule(
+    "NPU421",
+    "complex-rotary",
+    on=cst.Call,
+    words=("view_as_complex", "polar"),
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="complex numbers: many NPU operators have no complex kernel and fall to the CPU. Rotary "
+    "embeddings can be written with cos and sin of real tensors, or torch_npu.npu_rotary_mul",
+    examples=(
+        report("q = torch.view_as_complex(q.float().reshape(*q.shape[:-1], -1, 2))"),
+        report("freqs = torch.polar(torch.ones_like(f), f)"),
+        leave("y = cmath.polar(z)"),
+        leave("y = torch.polar(r.cpu(), f.cpu())"),
+    ),
+)
+def complex_rotary(node: cst.Call, site: Site) -> Report | None:
+    if site.name(node.func) not in ("torch.view_as_complex", "torch.polar"):
+        return None
+    local = bool(node.args) and on_cpu(site, node.args[0].value)
+    return None if local else Report()
