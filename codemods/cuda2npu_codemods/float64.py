@@ -8,117 +8,25 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.dtypes import (
+    SET_DEFAULT,
+    casts,
+    is_spelled,
+    needs_double,
+    outward,
+    targets,
+)
 from cuda2npu_codemods.expressions import string, terminal, with_value
 from cuda2npu_codemods.numerics import FLOAT64, is_array_call, on_cpu, stays_on_cpu
 
 _DTYPES = {"torch.float64": "float32", "torch.double": "float"}
 _TENSORS = re.compile(r"(torch|torch\.cuda|torch\.npu|torch_npu\.npu)\.(sparse\.)?DoubleTensor")
 _COMPLEX = ("torch.complex128", "torch.cdouble")
-_SET_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")
-_QUESTIONS = frozenset(
-    "finfo iinfo view can_cast promote_types result_type isinstance issubclass astype "
-    "assert_close assertEqual".split()
-)
-"""Callees whose dtype argument asks, or means something else than a cast."""
-_NAMES_DTYPE = re.compile(r"dtype|data_?type|(float|tensor|torch)_?type|^type$", re.IGNORECASE)
 _WORDS = ("float64", "double", "Double")
-
-
-def _needs_double(site: Site) -> bool:
-    """``gradcheck`` compares with finite differences, which need double precision."""
-    return "gradcheck" in site.file.text
-
-
-def _is_spelled(node: cst.Attribute | cst.Name, site: Site) -> bool:
-    """Whether the node itself names the thing, and no variable that holds it."""
-    return isinstance(node, cst.Attribute) or site.binding(node.value) is None
-
-
-def _outward(node: cst.BaseExpression, site: Site) -> tuple[cst.CSTNode, cst.CSTNode | None]:
-    """The expression whose value the node may be, and what takes it."""
-    child: cst.CSTNode = node
-    parent = site.parent(child)
-    while (isinstance(parent, cst.IfExp) and child is not parent.test) or isinstance(
-        parent, cst.BooleanOperation
-    ):
-        child, parent = parent, site.parent(parent)
-    return child, parent
-
-
-def _chosen_for_npu(node: cst.BaseExpression, site: Site) -> bool:
-    """``float32 if is_npu else float64``, or a choice that follows a given dtype."""
-    tests = [site.code(a.test) for a in site.ancestors(node) if isinstance(a, cst.IfExp)]
-    return any(re.search(r"npu|float64|double", test) for test in tests)
-
-
-def _casts(node: cst.BaseExpression, site: Site) -> bool:
-    """Whether the place that takes a dtype or tensor type makes a tensor of it."""
-    child, parent = _outward(node, site)
-    if _chosen_for_npu(node, site):
-        return False
-    if isinstance(parent, cst.Arg):
-        call = site.parent(parent)
-        return isinstance(call, cst.Call) and _argument_casts(parent, call, site)
-    if isinstance(parent, cst.Param):
-        return child is parent.default and _names_dtype(parent.name.value)
-    if isinstance(parent, cst.DictElement):
-        return child is parent.value and _names_dtype(string(parent.key) or "")
-    if isinstance(parent, cst.Return):
-        function = next(iter(site.enclosing), None)
-        return _names_dtype(getattr(function, "name", ""))
-    return any(_target_casts(target, site) for target in _targets(parent))
-
-
-def _names_dtype(identifier: str) -> bool:
-    return bool(_NAMES_DTYPE.search(identifier))
-
-
-def _argument_casts(arg: cst.Arg, call: cst.Call, site: Site) -> bool:
-    callee = terminal(call.func)
-    if callee in _QUESTIONS or is_array_call(site, call):
-        return False
-    if arg.keyword is not None:
-        return _names_dtype(arg.keyword.value) and not stays_on_cpu(site, call)
-    position = call.args.index(arg)
-    if site.name(call.func) in _SET_DEFAULT:
-        return position == 0
-    if callee in ("to", "type") and isinstance(call.func, cst.Attribute):
-        return not stays_on_cpu(site, call)
-    return any(
-        position < len(names) and _names_dtype(names[position])
-        for names in _parameters(callee or "", site)
-    )
-
-
-def _parameters(callee: str, site: Site) -> Iterator[list[str]]:
-    """The positional parameters of the file's own functions of this name."""
-    for function in site.file.functions(callee):
-        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-        yield names[1:] if names[:1] in (["self"], ["cls"]) else names
-
-
-def _targets(parent: cst.CSTNode | None) -> list[cst.BaseExpression]:
-    if isinstance(parent, cst.Assign):
-        return [target.target for target in parent.targets]
-    if isinstance(parent, (cst.AnnAssign, cst.NamedExpr)):
-        return [parent.target]
-    return []
-
-
-def _target_casts(target: cst.BaseExpression, site: Site) -> bool:
-    if isinstance(target, cst.Subscript):
-        index = target.slice[0].slice
-        return _names_dtype(string(index.value) or "") if isinstance(index, cst.Index) else False
-    name = terminal(target) or ""
-    if _names_dtype(name):
-        return True
-    places = ("*/dtype=", "to/0", "type/0", "set_default_dtype/0", "set_default_tensor_type/0")
-    return any(place in site.file.flows(name) for place in places)
 
 
 @rule(
@@ -152,7 +60,7 @@ def _target_casts(target: cst.BaseExpression, site: Site) -> bool:
     ),
 )
 def double_call(node: cst.Call, site: Site) -> Fix | None:
-    if not site.file.imports("torch") or _needs_double(site):
+    if not site.file.imports("torch") or needs_double(site):
         return None
     for arg in node.args:
         if site.name(arg.value) in ("torch.Tensor.double", "torch.nn.Module.double"):
@@ -219,6 +127,8 @@ def _is_array(func: cst.Attribute, site: Site) -> bool:
         leave("import numpy as np\nx = np.zeros(3, dtype=np.float64)"),
         leave("x = x.astype('float64')"),
         leave("dtype = torch.float32 if is_npu else torch.float64"),
+        leave("class A:\n    def double(self): return self.to(torch.double)"),
+        leave("class DoubleStore:\n    def dtype(self): return torch.double"),
         leave("d = torch.float64 if x.dtype == torch.float64 else torch.float32"),
         leave("def test(dtypes=[torch.float32, torch.float64]): pass"),
         leave("ok = torch.autograd.gradcheck(f, torch.ones(2, dtype=torch.float64))"),
@@ -226,9 +136,9 @@ def _is_array(func: cst.Attribute, site: Site) -> bool:
 )
 def float64_dtype(node: cst.Attribute | cst.Name, site: Site) -> Fix | None:
     new = _DTYPES.get(site.name(node) or "")
-    if new is None or not _is_spelled(node, site) or _needs_double(site):
+    if new is None or not is_spelled(node, site) or needs_double(site):
         return None
-    if not _casts(node, site):
+    if not casts(node, site):
         return None
     if isinstance(node, cst.Name):
         return Fix({node: site.spell(f"torch.{new}")}, imports=())
@@ -262,15 +172,15 @@ def float64_dtype(node: cst.Attribute | cst.Name, site: Site) -> Fix | None:
     ),
 )
 def double_tensor(node: cst.Attribute | cst.Name, site: Site) -> Fix | None:
-    if not _TENSORS.fullmatch(site.name(node) or "") or not _is_spelled(node, site):
+    if not _TENSORS.fullmatch(site.name(node) or "") or not is_spelled(node, site):
         return None
-    if _needs_double(site):
+    if needs_double(site):
         return None
     call = site.parent(node)
     if isinstance(call, cst.Call) and call.func is node:
         makes = not stays_on_cpu(site, call)
     else:
-        makes = _casts(node, site) or bool(_targets(_outward(node, site)[1]))
+        makes = casts(node, site) or bool(targets(outward(node, site)[1]))
     if not makes:
         return None
     if isinstance(node, cst.Name):
@@ -308,12 +218,12 @@ def _string_casts(node: cst.SimpleString, site: Site) -> bool:
     """Whether a type string is what ``.type(…)`` or the default tensor type is set to."""
     parent = site.parent(node)
     call = site.parent(parent) if isinstance(parent, cst.Arg) else None
-    if not isinstance(call, cst.Call) or _needs_double(site):
+    if not isinstance(call, cst.Call) or needs_double(site):
         return False
-    if site.name(call.func) in _SET_DEFAULT:
+    if site.name(call.func) in SET_DEFAULT:
         return True
-    casts = terminal(call.func) == "type" and isinstance(call.func, cst.Attribute)
-    return casts and not stays_on_cpu(site, call)
+    is_method = terminal(call.func) == "type" and isinstance(call.func, cst.Attribute)
+    return is_method and not stays_on_cpu(site, call)
 
 
 @rule(
@@ -374,9 +284,9 @@ def gradcheck(node: cst.Call, site: Site) -> Report | None:
     ),
 )
 def complex128(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
-    if site.name(node) not in _COMPLEX or not _is_spelled(node, site):
+    if site.name(node) not in _COMPLEX or not is_spelled(node, site):
         return None
-    return Report() if _casts(node, site) else None
+    return Report() if casts(node, site) else None
 
 
 @rule(

@@ -8,6 +8,7 @@ import libcst as cst
 
 from cuda2npu.releases import parameters
 from cuda2npu.rule import FileView, Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.expressions import string
 from cuda2npu_codemods.torch_imports import dotted
 
 _OWN = ("torch.profiler.", "torch.profiler.profiler.")
@@ -232,6 +233,7 @@ def profiler_argument(node: cst.Call, site: Site) -> Report | None:
         report("with torch.autograd.profiler.profile(use_device='cuda') as p: pass"),
         leave("with torch.autograd.profiler.profile(use_cuda=False) as p: pass"),
         leave("with torch.autograd.profiler.profile() as p: pass"),
+        leave("with torch.autograd.profiler.profile(use_device=kind) as p: pass"),
         leave("train(use_cuda=True)"),
     ),
 )
@@ -245,9 +247,9 @@ def autograd_profiler(node: cst.Call, site: Site) -> Report | None:
         )
     if name not in ("torch.autograd.profiler.profile", "torch.profiler.profile"):
         return None
-    flag = site.argument(node, "use_cuda") or site.argument(node, "use_device")
-    off = flag is None or site.code(flag.value) in ("False", "None", "'cpu'", '"cpu"')
-    return None if off else Report()
+    flag, device = site.argument(node, "use_cuda"), site.argument(node, "use_device")
+    wanted = flag is not None and site.code(flag.value) not in ("False", "None")
+    return Report() if wanted or (device and string(device.value) == "cuda") else None
 
 
 @rule(

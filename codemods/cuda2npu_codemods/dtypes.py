@@ -1,0 +1,118 @@
+"""Whether a place that takes a dtype or a tensor type makes a tensor of it, or only asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from cuda2npu.rule import Site
+from cuda2npu_codemods.expressions import string, terminal
+from cuda2npu_codemods.numerics import is_array_call, stays_on_cpu
+
+SET_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")
+_QUESTIONS = frozenset(
+    "finfo iinfo view can_cast promote_types result_type isinstance issubclass astype "
+    "assert_close assertEqual".split()
+)
+"""Callees whose dtype argument asks, or means something else than a cast."""
+_NAMES_DTYPE = re.compile(r"dtype|data_?type|(float|tensor|torch)_?type|^type$", re.IGNORECASE)
+
+
+def needs_double(site: Site) -> bool:
+    """``gradcheck`` compares with finite differences, which need double precision."""
+    return "gradcheck" in site.file.text
+
+
+def is_spelled(node: cst.Attribute | cst.Name, site: Site) -> bool:
+    """Whether the node itself names the thing, and no variable that holds it."""
+    return isinstance(node, cst.Attribute) or site.binding(node.value) is None
+
+
+def outward(node: cst.BaseExpression, site: Site) -> tuple[cst.CSTNode, cst.CSTNode | None]:
+    """The expression whose value the node may be, and what takes it."""
+    child: cst.CSTNode = node
+    parent = site.parent(child)
+    while (isinstance(parent, cst.IfExp) and child is not parent.test) or isinstance(
+        parent, cst.BooleanOperation
+    ):
+        child, parent = parent, site.parent(parent)
+    return child, parent
+
+
+def _chosen_for_npu(node: cst.BaseExpression, site: Site) -> bool:
+    """``float32 if is_npu else float64``, or a choice that follows a given dtype."""
+    tests = [site.code(a.test) for a in site.ancestors(node) if isinstance(a, cst.IfExp)]
+    return any(re.search(r"npu|float64|double", test) for test in tests)
+
+
+def _is_asked_by_name(site: Site) -> bool:
+    """``def double(self)`` and ``class DoubleStorage`` must do what they are called."""
+    names = (str(getattr(scope, "name", "")).lower() for scope in site.enclosing)
+    return any("double" in name or "float64" in name for name in names)
+
+
+def casts(node: cst.BaseExpression, site: Site) -> bool:
+    """Whether the place that takes a dtype or tensor type makes a tensor of it."""
+    child, parent = outward(node, site)
+    if _chosen_for_npu(node, site) or _is_asked_by_name(site):
+        return False
+    if isinstance(parent, cst.Arg):
+        call = site.parent(parent)
+        return isinstance(call, cst.Call) and _argument_casts(parent, call, site)
+    if isinstance(parent, cst.Param):
+        return child is parent.default and _names_dtype(parent.name.value)
+    if isinstance(parent, cst.DictElement):
+        return child is parent.value and _names_dtype(string(parent.key) or "")
+    if isinstance(parent, cst.Return):
+        function = next(iter(site.enclosing), None)
+        return _names_dtype(getattr(function, "name", ""))
+    return any(_target_casts(target, site) for target in targets(parent))
+
+
+def _names_dtype(identifier: str) -> bool:
+    return bool(_NAMES_DTYPE.search(identifier))
+
+
+def _argument_casts(arg: cst.Arg, call: cst.Call, site: Site) -> bool:
+    callee = terminal(call.func)
+    if callee in _QUESTIONS or is_array_call(site, call):
+        return False
+    if arg.keyword is not None:
+        return _names_dtype(arg.keyword.value) and not stays_on_cpu(site, call)
+    position = call.args.index(arg)
+    if site.name(call.func) in SET_DEFAULT:
+        return position == 0
+    if callee in ("to", "type") and isinstance(call.func, cst.Attribute):
+        return not stays_on_cpu(site, call)
+    return any(
+        position < len(names) and _names_dtype(names[position])
+        for names in _parameters(callee or "", site)
+    )
+
+
+def _parameters(callee: str, site: Site) -> Iterator[list[str]]:
+    """The positional parameters of the file's own functions of this name."""
+    for function in site.file.functions(callee):
+        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        yield names[1:] if names[:1] in (["self"], ["cls"]) else names
+
+
+def targets(parent: cst.CSTNode | None) -> list[cst.BaseExpression]:
+    if isinstance(parent, cst.Assign):
+        return [target.target for target in parent.targets]
+    if isinstance(parent, (cst.AnnAssign, cst.NamedExpr)):
+        return [parent.target]
+    return []
+
+
+def _target_casts(target: cst.BaseExpression, site: Site) -> bool:
+    if isinstance(target, cst.Subscript):
+        index = target.slice[0].slice
+        return _names_dtype(string(index.value) or "") if isinstance(index, cst.Index) else False
+    name = terminal(target) or ""
+    if _names_dtype(name):
+        return True
+    places = ("*/dtype=", "to/0", "type/0", "set_default_dtype/0", "set_default_tensor_type/0")
+    return any(place in site.file.flows(name) for place in places)
