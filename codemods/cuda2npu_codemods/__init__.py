@@ -75,6 +75,7 @@ PACK = Pack(
         "cuda2npu_codemods.distributed",
         "cuda2npu_codemods.process_groups",
         "cuda2npu_codemods.environment",
+        "cuda2npu_codemods.command_lines",
         "cuda2npu_codemods.hardware",
         "cuda2npu_codemods.messages",
         "cuda2npu_codemods.checkpoints",

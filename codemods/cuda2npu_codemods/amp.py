@@ -289,3 +289,31 @@ def _takes_device(call: cst.Call, new: str, site: Site) -> bool:
         and getattr(n.func, "attr", None) == new
         for n in (() if new.startswith("set") else ast.walk(around))
     )
+
+
+@rule(
+    "NPU205",
+    "autocast-gpu-dtype-reference",
+    on=cst.Attribute,
+    words=("autocast_gpu_dtype",),
+    fix=FixLevel.SAFE,
+    why="this function, handed on without a call, speaks of CUDA's autocast dtype; torch.npu has "
+    "one with the same parameters",
+    quiet=True,
+    examples=(
+        rewrite(
+            "state = (torch.set_autocast_gpu_dtype, torch.get_autocast_gpu_dtype())",
+            'state = (torch.npu.set_autocast_dtype, torch.get_autocast_dtype("npu"))',
+        ),
+        leave("torch.set_autocast_gpu_dtype(torch.half)"),
+        leave("torch.dml.set_autocast_gpu_dtype"),
+    ),
+)
+def autocast_gpu_dtype_reference(node: cst.Attribute, site: Site) -> Fix | None:
+    if not node.attr.value.endswith("autocast_gpu_dtype"):
+        return None
+    parent = site.parent(node)
+    new = _AUTOCAST.get(site.name(node) or "")
+    if new is None or (isinstance(parent, cst.Call) and parent.func is node):
+        return None
+    return Fix({node: site.spell(f"torch.npu.{new}")})

@@ -9,7 +9,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Site, leave, rewrite, rule
 from cuda2npu_codemods.arguments import Use
-from cuda2npu_codemods.expressions import string, with_value
+from cuda2npu_codemods.expressions import string, terminal, with_value
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import BACKEND_MAP, OTHER_BACKENDS
 
@@ -167,10 +167,14 @@ def _mapped(match: re.Match[str]) -> str:
     examples=(
         rewrite('setup(rank, "nccl")', 'setup(rank, "hccl")'),
         leave('print(rank, "nccl")'),
+        leave('@engines.register("nccl")\nclass E: pass'),
         leave('def setup(rank, lib): pass\nimport cupy\ncupy.get("a", "nccl")'),
     ),
 )
 def nccl_backend_unproven(node: cst.SimpleString, site: Site) -> Fix | None:
     if string(node) != "nccl" or use_of(site, node) is not Use.UNKNOWN_ARGUMENT:
+        return None
+    call = site.parent(site.parent(node) or node)
+    if isinstance(call, cst.Call) and (terminal(call.func) or "").startswith("register"):
         return None
     return Fix({node: with_value(node, "nccl", "hccl")})

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.environments import (
     is_chosen_by_device,
     is_variable,
@@ -17,7 +16,6 @@ from cuda2npu_codemods.environments import (
     variable_keyword,
 )
 from cuda2npu_codemods.expressions import string, with_value
-from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.variables import (
     ALLOCATOR,
     COUNTERPARTS,
@@ -150,99 +148,6 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
     if old is None or new is None or node.keyword is None:
         return None
     return Fix({node.keyword: cst.Name(new)}, _why(old, new), imports=())
-
-
-_NAME = rf"(?P<name>{'|'.join(sorted(_WITH_COUNTERPART, key=len, reverse=True))})(?==)"
-_IN_COMMAND = re.compile(
-    r"(?P<before>^\s*|[;&|(]\s*|\b(?:export|env|sudo)\s+|\s-e\s+|--env[ =]|\b[A-Z_]\w*=\S*\s+)"
-    + _NAME,
-    re.M,
-)
-_COMMAND = re.compile(
-    r"\b(python3?|torchrun|accelerate|deepspeed|bash|sh|mpirun|srun|docker|nohup|export|env"
-    r"|[\w./-]+\.(py|sh))\b"
-)
-
-
-@rule(
-    "NPU322",
-    "cuda-environment-command",
-    on=(cst.SimpleString, cst.FormattedStringText),
-    words=tuple(f"{name}=" for name in _WITH_COUNTERPART),
-    fix=FixLevel.SAFE,
-    why="a command line sets an environment variable of CUDA or NCCL, which the NPU ignores",
-    quiet=True,
-    examples=(
-        rewrite(
-            'os.system("CUDA_VISIBLE_DEVICES=0,1 python train.py")',
-            'os.system("ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py")',
-        ),
-        rewrite(
-            'cmd = f"cd {d} && CUDA_VISIBLE_DEVICES={i} python -m train"',
-            'cmd = f"cd {d} && ASCEND_RT_VISIBLE_DEVICES={i} python -m train"',
-        ),
-        rewrite(
-            'cmd = ["env", "CUDA_VISIBLE_DEVICES=0", "python"]',
-            'cmd = ["env", "ASCEND_RT_VISIBLE_DEVICES=0", "python"]',
-        ),
-        rewrite(
-            "cmd = 'CUDA_VISIBLE_DEVICES=%d CUDA_LAUNCH_BLOCKING=1 python a.py' % i",
-            "cmd = 'ASCEND_RT_VISIBLE_DEVICES=%d ASCEND_LAUNCH_BLOCKING=1 python a.py' % i",
-        ),
-        leave('print("CUDA_VISIBLE_DEVICES=0 python train.py")'),
-        leave('raise ValueError(f"CUDA_VISIBLE_DEVICES={ids}")'),
-        leave('text = "set CUDA_VISIBLE_DEVICES=0 to choose a device"'),
-    ),
-)
-def cuda_environment_command(
-    node: cst.SimpleString | cst.FormattedStringText, site: Site
-) -> Fix | None:
-    text = node.raw_value if isinstance(node, cst.SimpleString) else node.value
-    release = site.options.torch_npu
-    new = previous = text
-    while True:  # one assignment is what shows the next one
-        new = _IN_COMMAND.sub(
-            lambda m: m["before"] + (variable(m["name"], release) or m["name"]), previous
-        )
-        if new == previous:
-            break
-        previous = new
-    if new == text or not _is_command(node, text, site):
-        return None
-    if isinstance(node, cst.SimpleString):
-        new = f"{node.prefix}{node.quote}{new}{node.quote}"
-    return Fix({node: node.with_changes(value=new)}, imports=())
-
-
-def _is_command(node: cst.CSTNode, text: str, site: Site) -> bool:
-    whole = node if isinstance(node, cst.SimpleString) else site.parent(node) or node
-    outer = [whole, *(a for a in site.ancestors(whole) if isinstance(a, cst.ConcatenatedString))]
-    evidence = _COMMAND.search(site.code(outer[-1])) or re.fullmatch(r"[A-Z_]+=[\w,]*", text)
-    if not evidence or use_of(site, whole) is Use.KEY:
-        return False
-    return not is_message(site, whole)
-
-
-_MESSAGES = re.compile(
-    r"print|pprint|warn(ing)?|info|debug|error|exception|critical|log|write|echo|fail|skip"
-    r"|\w*(Error|Exception|Warning|Exit)|add_argument|skipif|skipUnless|skipIf"
-)
-
-
-def is_message(site: Site, node: cst.CSTNode) -> bool:
-    """Whether a text is shown to people: printed, logged, raised or asserted."""
-    for ancestor in site.ancestors(node):
-        if isinstance(ancestor, (cst.Raise, cst.Assert)):
-            return True
-        keyword = ancestor.keyword if isinstance(ancestor, cst.Arg) else None
-        if keyword and keyword.value in ("help", "description", "reason", "epilog"):
-            return True
-        if isinstance(ancestor, cst.Call):
-            func = ancestor.func
-            name = func.attr if isinstance(func, cst.Attribute) else func
-            if isinstance(name, cst.Name) and _MESSAGES.fullmatch(name.value):
-                return True
-    return False
 
 
 @rule(

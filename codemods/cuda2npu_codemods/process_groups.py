@@ -43,15 +43,23 @@ _MOVED: Mapping[str, str] = {
             "ok = torch.distributed.is_hccl_available()",
         ),
         leave("ok = checks.is_nccl_available()"),
+        leave('CHECKS = {"nccl": torch.distributed.is_nccl_available}'),
     ),
 )
 def nccl_available(node: cst.Attribute, site: Site) -> Fix | None:
     name = site.name(node) or ""
     if node.attr.value != "is_nccl_available" or name not in _MOVED or knows_hccl(site):
         return None
+    if any(_is_nccl_row(ancestor) for ancestor in site.ancestors(node)):
+        return None
     if name == "torch.distributed.is_nccl_available":
         return Fix({node.attr: cst.Name("is_hccl_available")})
     return Fix({node: site.spell(_MOVED[name])})
+
+
+def _is_nccl_row(node: cst.CSTNode) -> bool:
+    """``"nccl": is_nccl_available``: a table by backend keeps its row."""
+    return isinstance(node, cst.DictElement) and string(node.key) == "nccl"
 
 
 @rule(
@@ -128,6 +136,8 @@ def process_group_nccl(node: cst.Attribute, site: Site) -> Fix | None:
 def nccl_name_without_counterpart(node: cst.Attribute, site: Site) -> Report | None:
     name = site.name(node) or ""
     head, _, last = name.rpartition(".")
+    if last.startswith("__"):
+        return None
     if _MOVED.get(head) == _GROUP:
         return None if site.exists(f"{_GROUP}.{last}") else Report()
     if name in _MOVED or "nccl" not in last.lower() or last == "NCCL":
