@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 
 from cuda2npu.engine import rewrite_source
-from cuda2npu.model import Options
+from cuda2npu.model import Options, Target
 from cuda2npu.packs import load_rules, packs
 from cuda2npu.rule import Example, Rule
 
@@ -15,8 +16,9 @@ CASES = [(rule, example) for rule in load_rules() for example in rule.examples]
 
 
 def _options(rule: Rule, example: Example) -> Options:
-    options = Options(unsafe=rule.fix.value == "unsafe")
-    return options if example.release is None else Options(torch_npu=example.release)
+    target = Target.NPU if Target.NPU in rule.targets else Target.SHIM
+    options = Options(unsafe=rule.fix.value == "unsafe", target=target)
+    return options if example.release is None else replace(options, torch_npu=example.release)
 
 
 @pytest.mark.parametrize(("rule", "example"), CASES, ids=lambda v: getattr(v, "code", None))

@@ -84,5 +84,6 @@ PACK = Pack(
         "cuda2npu_codemods.third_party",
         "cuda2npu_codemods.frameworks",
         "cuda2npu_codemods.missing_names",
+        "cuda2npu_codemods.shim_dangers",
     ),
 )

@@ -130,8 +130,10 @@ def lightning_gpu(node: cst.Call, site: Site) -> Report | None:
     if accelerator is not None and any(
         word in site.code(accelerator.value) for word in ("gpu", "cuda")
     ):
-        return Report()
-    return Report() if gpus is not None and site.code(gpus.value) not in ("0", "None") else None
+        return Report(at=accelerator)
+    if gpus is None or site.code(gpus.value) in ("0", "None"):
+        return None
+    return Report(at=gpus)
 
 
 @rule(

@@ -129,7 +129,7 @@ GETATTR_WORDS = ('"cuda"', "'cuda'")
 NPU_WORDS = ("torch_npu", "torch.npu", ".npu.")
 
 JIT_WORDS = ("jit.script",)
-DOUBLE_WORDS = ("float64", ".double(")
+DOUBLE_WORDS = ("float64", ".double(", "DoubleTensor")
 LIBRARY_USE_WORDS = ("Accelerator(", "deepspeed.initialize", "TrainingArguments(")
 
 WORDS: tuple[str, ...] = tuple(

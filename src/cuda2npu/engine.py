@@ -13,14 +13,15 @@ from functools import lru_cache
 import libcst as cst
 
 from cuda2npu.facts import FileFacts
-from cuda2npu.imports import plan
-from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
+from cuda2npu.imports import Insertion, plan
+from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError, Target
 from cuda2npu.packs import rule_word_pattern, rule_words, selected_rules, trigger_pattern
 from cuda2npu.parsing import parse, too_deep, verify
 from cuda2npu.ported import Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
 from cuda2npu.scopes import Scope
+from cuda2npu.shim import shim_of
 from cuda2npu.site import UnitSite
 from cuda2npu.source import Encoding, Source, decode
 from cuda2npu.statements import Unit
@@ -86,6 +87,8 @@ def _rewrite(source: Source, hits: list[int], options: Options, path: str, mark:
     for unit in facts.statements.units:
         if not ported.covers(unit):
             run.do(unit)
+    if options.target is Target.SHIM:
+        run.add_shim(ported)
     new = run.assemble()
     return Result(path, mark + new, new != source.text, tuple(sorted(run.findings)))
 
@@ -116,6 +119,7 @@ class _Run:
     suppressions: Suppressions
     findings: list[Finding] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    insertions: list[Insertion] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
     scopes: list[Scope] = field(default_factory=list)
     """The scopes that hold edits."""
@@ -163,6 +167,12 @@ class _Run:
             *place, UNREADABLE, "unreadable-statement", message, FixLevel.NONE, quiet=True
         )
 
+    def add_shim(self, ported: Ported) -> None:
+        shim = shim_of(self.facts, ported, self.options)
+        if shim is not None and not self.suppressions.covers(shim.finding):
+            self.findings.append(shim.finding)
+            self.insertions.append(shim.insertion)
+
     def assemble(self) -> str:
         """The file's text with every change in its place, and the imports it needs."""
         source = self.facts.source
@@ -173,7 +183,10 @@ class _Run:
         pieces = [_whole_line(source, change) for change in changes]
         pieces += [
             (insertion.offset, insertion.offset, insertion.text)
-            for insertion in plan(self.facts, self.needs, self.scopes, self._names_torch_npu())
+            for insertion in (
+                *self.insertions,
+                *plan(self.facts, self.needs, self.scopes, self._names_torch_npu()),
+            )
         ]
         result, position = [], 0
         for start, end, new in sorted(pieces):

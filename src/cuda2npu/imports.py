@@ -49,8 +49,13 @@ def plan(
             if not _is_imported(facts, module, anchor.scope)
         ]
         if missing:
-            insertions.append(_behind(facts.source, anchor.node, missing))
+            insertions.append(behind(facts.source, anchor.node, missing))
     return insertions
+
+
+def module_anchor(facts: FileFacts) -> Import | None:
+    """The import at module level behind which ours belong."""
+    return next((anchor.node for anchor in _anchors(facts, [])), None)
 
 
 def _anchors(facts: FileFacts, scopes: list[Scope]) -> list[_Anchor]:
@@ -115,7 +120,8 @@ def _is_imported(facts: FileFacts, module: str, scope: Scope) -> bool:
     )
 
 
-def _behind(source: Source, node: Import, statements: list[str]) -> Insertion:
+def behind(source: Source, node: Import, statements: list[str]) -> Insertion:
+    """Statements behind an import, each on a line of its own where the import has one."""
     start = source.offset(node.lineno, node.col_offset)
     end = source.offset(node.end_lineno or 0, node.end_col_offset or 0)
     if not source.stands_alone(start, end):

@@ -1,0 +1,99 @@
+"""``--target shim``: load torch_npu's run-time patch in scripts, and change nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cuda2npu.facts import FileFacts
+from cuda2npu.imports import Insertion, behind, module_anchor
+from cuda2npu.model import Finding, FixLevel, Options
+from cuda2npu.ported import Ported
+from cuda2npu.statements import Unit
+
+CODE = "NPU022"
+NAME = "shim-missing"
+MESSAGE = (
+    "this script speaks of CUDA: transfer_to_npu, imported behind torch, turns its torch.cuda "
+    "calls into torch.npu ones while it runs"
+)
+_LINES = (
+    "import torch_npu  # noqa: F401",
+    "from torch_npu.contrib import transfer_to_npu  # noqa: F401",
+)
+_CUDA = re.compile(r"cuda|nccl", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Shim:
+    """The two imports of a script, and the finding that says so."""
+
+    insertion: Insertion
+    finding: Finding
+
+
+def shim_of(facts: FileFacts, ported: Ported, options: Options) -> Shim | None:
+    """What a file needs; None when it is no script, uses no CUDA, or has the shim already."""
+    if CODE.startswith(options.ignore or (" ",)) or not CODE.startswith(options.select or ("NPU",)):
+        return None
+    if ported.uses_transfer or ported.is_shim or not is_script(facts):
+        return None
+    units = facts.statements.units
+    if any(map(ported.covers, units)) or not any(_speaks_of_cuda(facts, unit) for unit in units):
+        return None  # the first: code that chooses between devices must not see a second CUDA
+    own = _import_of_torch_npu(facts)
+    node = own or module_anchor(facts)
+    if node is None:
+        return None
+    lines = _LINES[1:] if own else _LINES
+    return Shim(behind(facts.source, node, list(lines)), _finding(facts, node))
+
+
+def is_script(facts: FileFacts) -> bool:
+    """Whether the file is run rather than imported, and does more than build a package."""
+    if facts.imports("setuptools") or facts.imports("distutils"):
+        return False
+    if facts.source.utf8.startswith(b"#!"):
+        return True
+    tests = [ast.unparse(node.test) for node in facts.tree.body if isinstance(node, ast.If)]
+    return any(test in _MAIN for test in tests) or any(map(_works, _at_top(facts.tree)))
+
+
+_MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
+_WORK = frozenset({"parse_args", "parse_known_args", "backward", "init_process_group"})
+"""Methods that nobody calls while a module is imported."""
+
+
+def _at_top(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything that runs when the file does: no bodies of functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield child
+            yield from _at_top(child)
+
+
+def _works(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _WORK
+
+
+def _speaks_of_cuda(facts: FileFacts, unit: Unit) -> bool:
+    return _CUDA.search(facts.source.slice(unit.start, unit.end)) is not None
+
+
+def _import_of_torch_npu(facts: FileFacts) -> ast.Import | None:
+    for node, scope, _ in facts.statements.imports:
+        if scope.kind != "module" or not isinstance(node, ast.Import):
+            continue
+        if any(alias.name == "torch_npu" for alias in node.names):
+            return node
+    return None
+
+
+def _finding(facts: FileFacts, node: ast.Import | ast.ImportFrom) -> Finding:
+    source = facts.source
+    start = source.position(source.offset(node.lineno, node.col_offset))
+    end = source.position(source.offset(node.end_lineno or 0, node.end_col_offset or 0))
+    place = (facts.path, *start, *end)
+    return Finding(*place, CODE, NAME, MESSAGE, FixLevel.SAFE, quiet=False, applied=True)

@@ -1,0 +1,96 @@
+"""``--target shim``: two imports in scripts, and nothing else anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuda2npu.engine import rewrite_bytes, rewrite_source
+from cuda2npu.model import Options, Result, Target
+
+SHIM = Options(target=Target.SHIM)
+MAIN = 'if __name__ == "__main__":\n    torch.zeros(1).cuda()\n'
+LINES = (
+    "import torch_npu  # noqa: F401\nfrom torch_npu.contrib import transfer_to_npu  # noqa: F401\n"
+)
+SCRIPTS = sorted((Path(__file__).parent.parent / "fixtures" / "scripts").glob("*/before.py"))
+
+
+def shim(text: str, options: Options = SHIM) -> Result:
+    return rewrite_source(text, options)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"import torch\n{MAIN}", f"import torch\n{LINES}{MAIN}"),
+        (
+            f'"""Doc."""\nfrom __future__ import division\nimport os\nimport torch\n{MAIN}',
+            f'"""Doc."""\nfrom __future__ import division\nimport os\nimport torch\n{LINES}{MAIN}',
+        ),
+        (
+            f"import torch\nimport torch_npu\n{MAIN}",
+            f"import torch\nimport torch_npu\n{LINES.splitlines(keepends=True)[1]}{MAIN}",
+        ),
+        (
+            "#!/usr/bin/env python\nimport torch\ntorch.cuda.synchronize()\n",
+            f"#!/usr/bin/env python\nimport torch\n{LINES}torch.cuda.synchronize()\n",
+        ),
+        (
+            "import torch\nx = torch.zeros(1).cuda()\nx.sum().backward()\n",
+            f"import torch\n{LINES}x = torch.zeros(1).cuda()\nx.sum().backward()\n",
+        ),
+        (
+            "import torch\nif '__main__' == __name__:\n    torch.cuda.init()\n",
+            f"import torch\n{LINES}if '__main__' == __name__:\n    torch.cuda.init()\n",
+        ),
+    ],
+)
+def test_script_gets_the_shim_once(before: str, after: str) -> None:
+    result = shim(before)
+    assert result.text == after
+    assert [f.code for f in result.applied] == ["NPU022"]
+    again = shim(after)
+    assert not again.changed
+    assert "NPU022" not in [f.code for f in again.findings]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\n\ndef f(x):\n    return x.cuda()\n",
+        f"import torch\n{MAIN}".replace(".cuda()", ".cpu()"),
+        "import numba.cuda\nif __name__ == '__main__':\n    numba.cuda.synchronize()\n",
+        f"import torch\nfrom torch_npu.contrib import transfer_to_npu\n{MAIN}",
+        f"# cuda2npu: skip-file\nimport torch\n{MAIN}",
+        f"import setuptools\nimport torch\n{MAIN}",
+        f"import torch\ndev = 'npu' if torch.npu.is_available() else 'cuda' if "
+        f"torch.cuda.is_available() else 'cpu'\n{MAIN}",
+    ],
+)
+def test_everything_else_is_left(text: str) -> None:
+    assert not shim(text).changed
+
+
+def test_line_ends_are_kept() -> None:
+    text = f"import torch\n{MAIN}".replace("\n", "\r\n").encode()
+    new, _ = rewrite_bytes(text, SHIM, path="x.py")
+    assert new == f"import torch\n{LINES}{MAIN}".replace("\n", "\r\n").encode()
+
+
+@pytest.mark.parametrize("options", [{"ignore": ("NPU02",)}, {"select": ("NPU5",)}])
+def test_the_shim_can_be_deselected(options: dict[str, tuple[str, ...]]) -> None:
+    assert not shim(f"import torch\n{MAIN}", Options(target=Target.SHIM, **options)).changed  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.parent.name)
+def test_only_lines_are_added(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    result = shim(text)
+    lines, before = result.text.splitlines(), text.splitlines()
+    for line in LINES.splitlines():
+        if lines.count(line) > before.count(line):
+            lines.remove(line)
+    assert lines == before
+    assert not shim(result.text).changed
