@@ -33,7 +33,9 @@ PACK = Pack(
         "sdp_enabled",
         "_sdp(",
         "SDPBackend",
-        "_ATTENTION",
+        "FLASH_ATTENTION",
+        "EFFICIENT_ATTENTION",
+        "CUDNN_ATTENTION",
         "cufft_plan_cache",
         "rofiler",
         "trace_handler",
@@ -62,6 +64,7 @@ PACK = Pack(
     modules=(
         "cuda2npu_codemods.torch_imports",
         "cuda2npu_codemods.shims",
+        "cuda2npu_codemods.shim_dangers",
         "cuda2npu_codemods.placement",
         "cuda2npu_codemods.devices",
         "cuda2npu_codemods.tables",
@@ -84,6 +87,5 @@ PACK = Pack(
         "cuda2npu_codemods.third_party",
         "cuda2npu_codemods.frameworks",
         "cuda2npu_codemods.missing_names",
-        "cuda2npu_codemods.shim_dangers",
     ),
 )
