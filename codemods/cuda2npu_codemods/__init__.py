@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cuda2npu.rule import Pack
+from cuda2npu.pack import Pack
 from cuda2npu_codemods.triggers import WORDS
 from cuda2npu_codemods.words import ALIAS_WORDS
 

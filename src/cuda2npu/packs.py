@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from cuda2npu.model import Options
 
 if TYPE_CHECKING:
-    from cuda2npu.rule import Pack, Rule
+    from cuda2npu.pack import Pack
+    from cuda2npu.rule import Rule
 
 GROUP = "cuda2npu.packs"
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cuda2npu.model import FixLevel, Options, Target
+from cuda2npu.pack import Pack
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -164,20 +165,6 @@ def rule(
         )
 
     return decorate
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """What an entry point of the group ``cuda2npu.packs`` names.
-
-    Importing the module of a pack must not import LibCST; importing ``modules`` may.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    """Every word of every rule: a file without one of them is never parsed."""
-    modules: tuple[str, ...]
-    """Modules whose :class:`Rule` objects make the pack."""
 
 
 class FileView(Protocol):
