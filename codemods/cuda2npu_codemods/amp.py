@@ -317,3 +317,34 @@ def autocast_gpu_dtype_reference(node: cst.Attribute, site: Site) -> Fix | None:
     if new is None or (isinstance(parent, cst.Call) and parent.func is node):
         return None
     return Fix({node: site.spell(f"torch.npu.{new}")})
+
+
+@rule(
+    "NPU206",
+    "grad-scaler-of-either",
+    on=cst.Call,
+    words=("GradScaler",),
+    fix=FixLevel.NONE,
+    why="this GradScaler is torch.amp's or torch.cuda.amp's, whichever can be imported, and takes "
+    "cuda when no device is given, so that it quietly does nothing on the NPU: import "
+    'torch.amp.GradScaler alone and write GradScaler("npu", …)',
+    quiet=True,
+    examples=(
+        report(
+            "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n"
+            "    from torch.cuda.amp import GradScaler\ns = GradScaler(enabled=amp)"
+        ),
+        leave("from torch.amp import GradScaler\ns = GradScaler(enabled=amp)"),
+        leave("s = GradScaler(enabled=amp)"),
+    ),
+)
+def grad_scaler_of_either(node: cst.Call, site: Site) -> Report | None:
+    if not isinstance(node.func, cst.Name) or site.name(node.func) is not None:
+        return None
+    if node.args and node.args[0].keyword is None and not node.args[0].star:
+        return None
+    both = site.file.imports("torch.amp.GradScaler") and any(
+        site.file.imports(f"torch.cuda.amp.{name}")
+        for name in ("GradScaler", "grad_scaler.GradScaler")
+    )
+    return Report() if both and node.func.value == "GradScaler" else None

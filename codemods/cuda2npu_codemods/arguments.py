@@ -194,6 +194,15 @@ def _own_function(site: Site, callee: str | None, position: int) -> Use | None:
     return None
 
 
+def started_use(site: Site, index: int, call: cst.Call) -> Use | None:
+    """``mp.spawn(main, args=(…))`` and ``Process(target=main, args=(…))``: an item of ``args``."""
+    started = site.argument(call, "target") or site.argument(call, "fn", 0)
+    if started is None:
+        return None
+    shift = 1 if terminal(call.func) in ("spawn", "start_processes") else 0  # the rank comes first
+    return _own_function(site, terminal(started.value), index + shift)
+
+
 def _is_class(site: Site, name: str | None) -> bool:
     return any(isinstance(n, ast.ClassDef) and n.name == name for n in site.file.tree.body)
 

@@ -137,3 +137,42 @@ def _is_message(site: Site, node: cst.CSTNode) -> bool:
             if isinstance(name, cst.Name) and _MESSAGES.fullmatch(name.value):
                 return True
     return False
+
+
+_OPTION = re.compile(
+    r"(?P<flag>--[\w-]*(backend|device|device[-_]type)[ =]+)"
+    r"(?P<value>(?<=backend[ =])nccl|(?<=device[ =])cuda|(?<=type[ =])cuda)(?=$|[\s:\"'\\;&|)])"
+)
+
+
+@rule(
+    "NPU325",
+    "device-in-command-line",
+    on=(cst.SimpleString, cst.FormattedStringText),
+    words=("backend nccl", "backend=nccl", "device cuda", "device=cuda", "type cuda", "type=cuda"),
+    fix=FixLevel.SAFE,
+    why="a command line passes CUDA's device or backend to a program that runs on the NPU",
+    examples=(
+        rewrite(
+            'os.system("torchrun train.py --dist-backend nccl --device cuda:0")',
+            'os.system("torchrun train.py --dist-backend hccl --device npu:0")',
+        ),
+        rewrite(
+            'cmd = f"python a.py --device=cuda --out {out}"',
+            'cmd = f"python a.py --device=npu --out {out}"',
+        ),
+        leave('print("python a.py --device cuda")'),
+        leave('cmd = "nvcc --device cuda_arch a.cu"'),
+        leave('text = "pass --device cuda to use a GPU"'),
+    ),
+)
+def device_in_command_line(
+    node: cst.SimpleString | cst.FormattedStringText, site: Site
+) -> Fix | None:
+    text = node.raw_value if isinstance(node, cst.SimpleString) else node.value
+    new = _OPTION.sub(lambda m: m["flag"] + ("hccl" if m["value"] == "nccl" else "npu"), text)
+    if new == text or not _is_command(node, text, site):
+        return None
+    if isinstance(node, cst.SimpleString):
+        new = f"{node.prefix}{node.quote}{new}{node.quote}"
+    return Fix({node: node.with_changes(value=new)}, imports=())

@@ -94,6 +94,10 @@ def _why(old: str, new: str) -> str:
             'os.environ["NCCL_ASYNC_ERROR_HANDLING"] = "1"',
             'os.environ["TORCH_HCCL_ASYNC_ERROR_HANDLING"] = "1"',
         ),
+        rewrite(
+            'NAME = "CUDA_VISIBLE_DEVICES"\nids = os.getenv(NAME)',
+            'NAME = "ASCEND_RT_VISIBLE_DEVICES"\nids = os.getenv(NAME)',
+        ),
         leave('p.add_argument("--CUDA_VISIBLE_DEVICES")'),
         leave('print("CUDA_VISIBLE_DEVICES")'),
         leave('VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "npu": "ASCEND_RT_VISIBLE_DEVICES"}'),

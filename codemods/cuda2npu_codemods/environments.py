@@ -65,9 +65,16 @@ def is_variable(site: Site, node: cst.SimpleString, new: str | None) -> bool | N
         return _compared(site, node, parent)
     if isinstance(parent, cst.Element):
         return _listed(site, parent, new)
-    if isinstance(parent, (cst.Assign, cst.AnnAssign, cst.Param)):
-        return False
+    if isinstance(parent, cst.Assign):
+        return any(_reads_by(site, target.target) for target in parent.targets)
     return None if use_of(site, node) in (Use.TEXT, Use.FOREIGN) else False
+
+
+def _reads_by(site: Site, target: cst.CSTNode) -> bool:
+    """``NAME = "…"`` and then ``os.environ[NAME]`` or ``os.getenv(NAME)`` in the file."""
+    name = target.value if isinstance(target, cst.Name) else ""
+    pattern = rf"(environ(\[|\.\w+\()|env\()\s*{name}\b"
+    return bool(name) and re.search(pattern, site.file.text) is not None
 
 
 def _as_argument(site: Site, arg: cst.Arg) -> bool | None:

@@ -13,7 +13,14 @@ from collections.abc import Callable
 import libcst as cst
 
 from cuda2npu.rule import Site
-from cuda2npu_codemods.arguments import Use, by_name, by_operand, keyword_use, positional_use
+from cuda2npu_codemods.arguments import (
+    Use,
+    by_name,
+    by_operand,
+    keyword_use,
+    positional_use,
+    started_use,
+)
 from cuda2npu_codemods.expressions import (
     is_backend,
     is_device,
@@ -145,6 +152,24 @@ def _assigned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.
     return None
 
 
+def _element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
+    """An item of a tuple or list: by its own place where that shows more than the whole."""
+    container = site.parent(parent)
+    if not isinstance(container, (cst.Tuple, cst.List)):
+        return parent
+    index = [element is parent for element in container.elements].index(True)
+    holder = site.parent(container)
+    if isinstance(holder, cst.Assign):
+        target = holder.targets[0].target
+        if isinstance(target, cst.Tuple) and len(target.elements) == len(container.elements):
+            return _target(site, target.elements[index].value)
+    if isinstance(holder, cst.Arg) and holder.keyword and holder.keyword.value == "args":
+        call = site.parent(holder)
+        return started_use(site, index, call) if isinstance(call, cst.Call) else None
+    option = string(container.elements[index - 1].value) if index else None
+    return (by_name(option) if option and option.startswith("--") else None) or parent
+
+
 def _target(site: Site, target: cst.CSTNode) -> Use | None:
     if isinstance(target, cst.Subscript):
         key = target.slice[0].slice
@@ -235,7 +260,7 @@ _STEPS: dict[type[cst.CSTNode], Step] = {
     cst.Arg: _argument,
     cst.Comparison: _compared,
     cst.ComparisonTarget: _compared,
-    cst.Element: _out,
+    cst.Element: _element,
     cst.List: _out,
     cst.Tuple: _out,
     cst.Set: _out,
