@@ -8,6 +8,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.arguments import Use
+from cuda2npu_codemods.default_types import sets_default_type
 from cuda2npu_codemods.expressions import is_device, string, terminal, with_value
 from cuda2npu_codemods.guards import guards_kernel
 from cuda2npu_codemods.uses import use_of
@@ -175,9 +176,10 @@ def device_string_unproven(node: cst.SimpleString, site: Site) -> Fix | None:
             'half = x.type() == "torch.npu.HalfTensor"',
         ),
         rewrite(
-            'torch.set_default_tensor_type("torch.cuda.FloatTensor")',
-            'torch.set_default_tensor_type("torch.npu.FloatTensor")',
+            'y = x.type("torch.cuda.DoubleTensor")',
+            'y = x.type("torch.npu.FloatTensor")',
         ),
+        leave('torch.set_default_tensor_type("torch.cuda.FloatTensor")'),
         leave('print("torch.cuda.FloatTensor")'),
     ),
 )
@@ -189,9 +191,13 @@ def tensor_type_string(node: cst.SimpleString, site: Site) -> Fix | None:
     call = site.parent(parent) if isinstance(parent, cst.Arg) else None
     if isinstance(call, cst.Call) and terminal(call.func) in ("print", "info", "warning", "warn"):
         return None
-    if use_of(site, node) is Use.KEY:
+    if use_of(site, node) is Use.KEY or sets_default_type(site, node):
         return None
-    return Fix({node: with_value(node, "torch.cuda.", "torch.npu.")})
+    renamed = with_value(node, "torch.cuda.", "torch.npu.")
+    if "Double" not in value or site.options.preserve_numerics or comparison_of(node, site):
+        return Fix({node: renamed})
+    message = "DoubleTensor on the NPU becomes FloatTensor: float64 results turn float32"
+    return Fix({node: with_value(renamed, "Double", "Float")}, message, level=FixLevel.NUMERICS)
 
 
 @rule(

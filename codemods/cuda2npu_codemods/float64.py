@@ -242,7 +242,7 @@ def _string_casts(node: cst.SimpleString, site: Site) -> bool:
     ),
 )
 def device_double_tensor_string(node: cst.SimpleString, site: Site) -> Report | None:
-    named = string(node) in ("torch.cuda.DoubleTensor", "torch.npu.DoubleTensor")
+    named = string(node) == "torch.npu.DoubleTensor"
     return Report() if named and _string_casts(node, site) else None
 
 

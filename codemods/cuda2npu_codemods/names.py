@@ -8,6 +8,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.counterparts import advice, counterpart
+from cuda2npu_codemods.default_types import sets_default_type
 from cuda2npu_codemods.expressions import in_cuda_row
 from cuda2npu_codemods.guards import guards_kernel_import
 from cuda2npu_codemods.words import ALIAS_WORDS
@@ -90,6 +91,8 @@ def torch_cuda_name(node: cst.Attribute, site: Site) -> Fix | None:
 def _is_left(node: cst.Attribute, site: Site) -> bool:
     if site.name(node) in _REPORTED_ELSEWHERE or in_cuda_row(site, node):
         return True
+    if sets_default_type(site, node):
+        return True  # NPU118
     return site.name(node) == "torch.cuda.is_available" and guards_kernel_import(site)
 
 

@@ -37,7 +37,9 @@ def _in_cuda(name: str) -> bool:
 def _importable(name: str, site: Site) -> str | None:
     """The counterpart of a torch.cuda name as an import statement spells it."""
     new = counterpart(name, site.options.torch_npu) if _in_cuda(name) else None
-    return new.replace("torch.npu", "torch_npu.npu", 1) if new else None
+    if new is None or new.startswith("torch.npu.mstx."):
+        return None  # torch_npu.npu.mstx is a class: nothing can be imported from it
+    return new.replace("torch.npu", "torch_npu.npu", 1)
 
 
 @rule(
@@ -197,6 +199,7 @@ def _imports_torch_itself(site: Site) -> bool:
         report("from torch.cuda import nccl"),
         report("import torch.cuda.nccl as nccl"),
         report("from torch.cuda import *"),
+        report("from torch.cuda.nvtx import range_push"),
         leave("from torch.cuda import amp"),
     ),
 )
@@ -212,4 +215,10 @@ def import_without_counterpart(node: cst.ImportFrom | cst.Import, site: Site) ->
     lost = [name for name in names if _in_cuda(name) and _importable(name, site) is None]
     if not lost:
         return None
-    return Report("; ".join(f"torch.npu has no {name[6:]}: {advice(name)}" for name in lost))
+    return Report("; ".join(_advice(name) for name in lost))
+
+
+def _advice(name: str) -> str:
+    if name.startswith("torch.cuda.nvtx."):
+        return f"write `from torch_npu.npu import mstx` and mstx.… for {name[11:]}"
+    return f"torch.npu has no {name[6:]}: {advice(name)}"
