@@ -16,7 +16,6 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "torch.cuda.amp.GradScaler": _SCALER,
     "torch.cuda.amp.grad_scaler.GradScaler": _SCALER,
     "torch.cuda.graph": ("cuda_graph", "pool", "stream", "capture_error_mode"),
-    "torch.cuda.graphs.graph": ("cuda_graph", "pool", "stream", "capture_error_mode"),
     "torch.cuda.CUDAGraph": ("keep_graph",),
     "torch.cuda.Event": ("enable_timing", "blocking", "interprocess", "external"),
     "torch.cuda.MemPool": ("allocator", "use_on_oom", "no_split"),
@@ -68,6 +67,10 @@ _PRECISION = ("torch.cuda.amp.", "torch.cuda.graph")
             "with torch.npu.graph(npu_graph=g, pool=p): pass",
         ),
         rewrite(
+            "with torch.cuda.graphs.graph(cuda_graph=g): pass",
+            "with torch.npu.graphs.graph(npu_graph=g): pass",
+        ),
+        rewrite(
             'with torch.cuda.graph(g, None, s, "relaxed"): pass',
             'with torch.npu.graph(g, None, s, capture_error_mode="relaxed"): pass',
         ),
@@ -110,6 +113,7 @@ def _moved(
     call: cst.Call, name: str, site: Site
 ) -> Iterator[tuple[cst.Arg, str, str | None, bool]]:
     """Each argument with its old and new parameter, and whether it must be given by keyword."""
+    name = name.replace("torch.cuda.graphs.", "torch.cuda.")
     old = _PARAMETERS.get(name)
     there = counterpart(name, site.options.torch_npu) if old else None
     new = parameters(there, site.options.torch_npu) if there else None

@@ -71,7 +71,7 @@ def _condition(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst
 
 def _asks_for_gpu(test: str) -> bool:
     lower = test.lower()
-    return any(word in lower for word in ("is_available", "cuda", "gpu", "device"))
+    return any(word in lower for word in ("is_available", "cuda", "gpu", "device", "nccl"))
 
 
 def _or(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
