@@ -102,7 +102,8 @@ def _drop(statement: str, names: set[str]) -> str:
     if not kept:
         return ""
     kept[-1] = kept[-1].with_changes(comma=node.names[-1].comma)
-    return module.deep_replace(node, node.with_changes(names=kept)).code
+    changed = line.with_changes(body=[node.with_changes(names=kept)])
+    return module.with_changes(body=[changed]).code
 
 
 def _bound(alias: cst.ImportAlias) -> str:
