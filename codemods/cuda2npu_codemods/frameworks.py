@@ -36,7 +36,7 @@ from cuda2npu_codemods.triggers import (
 )
 def flash_attention_setting(node: cst.SimpleString, site: Site) -> Fix | None:
     value = string(node)
-    if value not in ATTENTION_WORDS:
+    if value not in ("flash_attention_2", "flash_attention_3"):
         return None
     for ancestor in site.ancestors(node):
         if isinstance(ancestor, cst.Arg):

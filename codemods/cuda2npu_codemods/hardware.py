@@ -116,7 +116,8 @@ def device_property(node: cst.Attribute, site: Site) -> Report | None:
     }.get(attribute, "drop what depends on it")
     return Report(
         f"{attribute} is empty in an NPU's properties (only name, total_memory, L2_cache_size, "
-        f"cube_core_num and vector_core_num are filled): {instead}"
+        f"cube_core_num and vector_core_num are filled): {instead}",
+        quiet=any(isinstance(ancestor, cst.FormattedString) for ancestor in site.ancestors(node)),
     )
 
 
@@ -226,7 +227,7 @@ def _decides(node: cst.CSTNode, site: Site) -> bool:
     fix=FixLevel.NONE,
     quiet=True,
     why="this is the peak of an NVIDIA card: the utilisation computed from it is wrong on an "
-    "NPU. Write the peak of the chip in use, from its data sheet",
+    "NPU. Write the peak of the chip in use, from its data sheet, or add it to the table",
     examples=(
         report("def estimate_mfu(n, dt):\n    return n / dt / 312e12"),
         report("FLOPS_PROMISED = 989e12"),
@@ -238,8 +239,8 @@ def peak_flops(node: cst.Float, site: Site) -> Report | None:
     if node.value not in PEAK_FLOPS:
         return None
     ancestors = list(site.ancestors(node))
-    first = re.search(r"[\d.]+e1[25]", site.code(ancestors[-1]))
-    if first is None or first[0] != node.value:
+    numbers = re.findall(r"[\d.]+e1[25]", site.code(ancestors[-1]))
+    if next((number for number in numbers if number in PEAK_FLOPS), None) != node.value:
         return None  # one finding for a table of cards
     around = [getattr(scope, "name", "") for scope in site.enclosing]
     words = " ".join([site.code(ancestors[-1]), *around]).lower()

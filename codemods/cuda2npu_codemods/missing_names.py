@@ -65,7 +65,8 @@ def explanation(name: str, release: str) -> str:
     close = difflib.get_close_matches(last, near, 2, 0.7)
     hint = f"; it has {' and '.join(close)}" if close else ""
     if not offered:
-        return f"{name} exists in no release of torch_npu{hint}: remove it"
+        known = f"{RELEASES[0]} to {RELEASES[-1]}"
+        return f"{name} exists in no release of torch_npu ({known}){hint}: remove it"
     order = RELEASES.index
     if order(release) < order(offered[0]):
         when = f"only from release {offered[0]} on"

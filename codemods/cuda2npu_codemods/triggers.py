@@ -21,13 +21,17 @@ INDEX_NAMES = (
     "local_process_index",
 )
 """Names that hold the number of a device."""
-_OWNERS = ("", "self.", "args.", "opt.", "cfg.", "config.", "hparams.")
-_TAKERS = (".to(", ".to(device=", ".device(", "map_location=", "device=")
-
-INDEX_WORDS = tuple(
-    f"{taker}{owner}{name}"
-    for taker, owner, name in product(_TAKERS, _OWNERS, ("rank", "local_", "gpu", "device_i"))
-) + tuple(f"{taker}{number}" for taker, number in product(_TAKERS, "0123"))
+_INDICES = (
+    "rank local_rank gpu device_i self.rank self.local_rank self.gpu args.rank args.local_rank "
+    "args.gpu"
+).split()
+INDEX_WORDS = (
+    *(
+        taker + index
+        for taker, index in product((".to(", ".device(", "device=", "map_location="), _INDICES)
+    ),
+    *(".to(0", ".to(1", ".to(device=0", ".device(0", ".device(1", "device=0", "map_location=0"),
+)
 DEVICE_MAP_WORDS = ("device_map={", '"device_map": {', "'device_map': {")
 
 LOAD_WORDS = ("torch.load", "th.load", "jit.load", "torch import load")
@@ -115,7 +119,7 @@ def package_words(group: str) -> tuple[str, ...]:
 
 TRITON_WORDS = ("triton.jit", "triton import jit")
 VISION_WORDS = ("torchvision.ops", "torchvision import ops")
-ATTENTION_WORDS = ("flash_attention_2", "flash_attention_3")
+ATTENTION_WORDS = ("implementation='flash_", 'implementation="flash_')
 TRAINING_WORDS = ("tf32=True",)
 OPTIMIZER_WORDS = ("adamw_bnb", "adamw_apex", "paged_adam", "paged_lion", '_8bit"', "_8bit'")
 LIGHTNING_WORDS = ("accelerator=", "gpus=")
@@ -128,8 +132,8 @@ GETATTR_WORDS = ('"cuda"', "'cuda'")
 
 NPU_WORDS = ("torch_npu", "torch.npu", ".npu.")
 
-JIT_WORDS = ("jit.script",)
-DOUBLE_WORDS = ("float64", ".double(", "DoubleTensor")
+JIT_WORDS = ("torch.jit.script",)
+DOUBLE_WORDS = ("torch.float64", ".double(", "DoubleTensor")
 LIBRARY_USE_WORDS = ("Accelerator(", "deepspeed.initialize", "TrainingArguments(")
 
 WORDS: tuple[str, ...] = tuple(

@@ -31,8 +31,11 @@ def trigger_pattern() -> re.Pattern[bytes]:
     return find_any(word for pack in packs() for word in pack.words)
 
 
-_RARITY = "ZJQYXK79H8W6GUB54jVR3DSEFMOPACIqL201zNTxwvykbghfumcpdl_raoinste"
-"""Characters of words in Python sources, the rarest first; those that are missing are rarer."""
+_RARITY = (
+    "$^&Z%J?;~|!<7\\Q9YXK@8H6+WG{}45VU3Bj'RDE>SP/MAFCqILO#02-1*zN[]Txwv`yk"
+    ':"b)(=,g.hfmucpdl_raoisnte '
+)
+"""Printable characters by how often they stand in Python sources, the rarest first."""
 
 
 def find_any(words: Iterable[str]) -> re.Pattern[bytes]:
