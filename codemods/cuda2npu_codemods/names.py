@@ -73,19 +73,15 @@ def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     ),
 )
 def torch_cuda_name(node: cst.Attribute, site: Site) -> Fix | None:
-    if not _is_whole_chain(node, site) or _is_left(node, site):
+    name = site.name(node)
+    if name is None or not in_cuda(name) or not _is_whole_chain(node, site):
         return None
-    for part in _inner(node):
-        name = site.name(part)
-        if not in_cuda(name) or isinstance(part, cst.Name):
-            continue
-        new = _counterpart(name or "", part, site)
-        if new is not None:
-            edits = _edits(part, name or "", new, site)
-            return Fix(edits, quiet=_is_quiet(name or "")) if edits else None
-        if part is node or name == site.name(node):
-            return None
-    return None
+    new = None if _is_left(node, site) else _counterpart(name, node, site)
+    edits = _edits(node, name, new, site) if new else {}
+    if not edits:
+        return None
+    message = f"{name} speaks to NVIDIA GPUs only; on an NPU it is {new}"
+    return Fix(edits, message, quiet=_is_quiet(name))
 
 
 def _is_left(node: cst.Attribute, site: Site) -> bool:
@@ -145,7 +141,7 @@ _QUIET = frozenset(
 
 
 def _is_quiet(name: str) -> bool:
-    return name.split(".")[2:3] == [] or name.split(".")[2] in _QUIET
+    return name == "torch.cuda" or name.split(".")[2] in _QUIET
 
 
 @rule(
@@ -169,21 +165,8 @@ def torch_cuda_no_counterpart(node: cst.Attribute | cst.Name, site: Site) -> Rep
     if isinstance(node, cst.Attribute) and not _is_whole_chain(node, site):
         return None
     name = site.name(node)
-    if not in_cuda(name) or name in _REPORTED_ELSEWHERE:
+    if name is None or not in_cuda(name) or name in _REPORTED_ELSEWHERE:
         return None
-    if any(_is_covered(part, node, site) for part in _inner(node)):
+    if _counterpart(name, node, site) is not None:
         return None
-    return Report(f"torch.npu has no counterpart for {name}: {advice(name or '')}")
-
-
-def _is_covered(part: cst.BaseExpression, node: cst.BaseExpression, site: Site) -> bool:
-    """Whether a part of the chain has a counterpart that the rest of it belongs to."""
-    name = site.name(part) or ""
-    if not in_cuda(name) or _counterpart(name, part, site) is None:
-        return False
-    return part is node or (name != "torch.cuda" and _is_object(name, site))
-
-
-def _is_object(name: str, site: Site) -> bool:
-    """Whether a further attribute of the name is one of an object, not of a module."""
-    return counterpart(name + ".x", site.options.torch_npu) is not None
+    return Report(f"torch.npu has no counterpart for {name}: {advice(name)}")
