@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import libcst as cst
 
@@ -209,6 +209,19 @@ def nccl_name_string(node: cst.SimpleString, site: Site) -> Fix | None:
             "from torch_npu._C._distributed_c10d import ProcessGroupHCCL as ProcessGroupNCCL\n"
             "import torch_npu  # noqa: F401",
         ),
+        rewrite(
+            "from torch.distributed import (\n    Backend,  # a\n    is_nccl_available,\n"
+            "    new_group,\n)",
+            "from torch.distributed import (\n    Backend,  # a\n    new_group,\n)\n"
+            "from torch_npu.distributed import is_hccl_available as is_nccl_available\n"
+            "import torch_npu  # noqa: F401",
+        ),
+        rewrite(
+            "from torch.distributed import Backend, is_nccl_available\nBackend.NCCL",
+            "from torch.distributed import Backend\n"
+            "from torch_npu.distributed import is_hccl_available as is_nccl_available\n"
+            "import torch_npu  # noqa: F401\nBackend.HCCL",
+        ),
         leave("from torch.distributed import Backend"),
         leave("from checks import is_nccl_available"),
     ),
@@ -216,28 +229,27 @@ def nccl_name_string(node: cst.SimpleString, site: Site) -> Fix | None:
 def nccl_import(node: cst.ImportFrom, site: Site) -> Fix | None:
     if node.relative or isinstance(node.names, cst.ImportStar):
         return None
-    groups: dict[str, list[cst.ImportAlias]] = {}
-    for module, alias in _regrouped(dotted(node.module), node.names):
-        groups.setdefault(module, []).append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
-    if set(groups) == {dotted(node.module)}:
+    module = dotted(node.module)
+    moved = [alias for alias in node.names if f"{module}.{dotted(alias.name)}" in _MOVED]
+    if not moved:
         return None
-    statements = tuple(_import_from(module, aliases) for module, aliases in groups.items())
-    return Fix({node: statements if len(statements) > 1 else statements[0]})
+    statements: list[cst.ImportFrom] = []
+    kept = [alias for alias in node.names if alias not in moved]
+    if kept:
+        kept[-1] = kept[-1].with_changes(comma=node.names[-1].comma)
+        statements.append(node.with_changes(names=kept))
+    groups: dict[str, list[cst.ImportAlias]] = {}
+    for alias in moved:
+        there, _, name = _MOVED[f"{module}.{dotted(alias.name)}"].rpartition(".")
+        groups.setdefault(there, []).append(_renamed(alias, name))
+    statements += [_import_from(there, aliases) for there, aliases in groups.items()]
+    return Fix({node: tuple(statements) if len(statements) > 1 else statements[0]})
 
 
-def _regrouped(
-    module: str, aliases: Sequence[cst.ImportAlias]
-) -> Iterator[tuple[str, cst.ImportAlias]]:
-    """Each imported name with the module that has it now, bound to the same local name."""
-    for alias in aliases:
-        old = dotted(alias.name)
-        new = _MOVED.get(f"{module}.{old}")
-        if new is None:
-            yield module, alias
-            continue
-        there, _, name = new.rpartition(".")
-        local = alias.asname or cst.AsName(cst.Name(old))
-        yield there, alias.with_changes(name=cst.Name(name), asname=local)
+def _renamed(alias: cst.ImportAlias, name: str) -> cst.ImportAlias:
+    """The alias with another name imported and the same one bound."""
+    local = alias.asname or cst.AsName(cst.Name(dotted(alias.name)))
+    return cst.ImportAlias(name=cst.Name(name), asname=local)
 
 
 def _import_from(module: str, aliases: list[cst.ImportAlias]) -> cst.ImportFrom:
