@@ -91,6 +91,12 @@ def test_left_without_a_word(source: str) -> None:
     assert [finding for finding in result.findings if finding.code >= "NPU2"] == []
 
 
+def test_a_dictionary_beside_ray_collectives_is_not_decided() -> None:
+    source = "from ray.util import collective\nimport torch\noptions = {'backend': 'nccl'}\n"
+    (finding,) = rewrite_source(source, Options()).findings
+    assert (finding.code, finding.fix.value, finding.applied) == ("NPU301", "unsafe", False)
+
+
 def test_an_environment_edit_needs_no_import() -> None:
     source = 'import os\nimport torch\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
     assert "torch_npu" not in rewrite_source(source, Options()).text

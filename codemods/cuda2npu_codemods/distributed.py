@@ -100,6 +100,12 @@ def nccl_backend(node: cst.SimpleString, site: Site) -> Fix | None:
             return Fix({element: (element, element.with_changes(value=new))}, quiet=True)
     if _only_chooses(node, site) and knows_hccl(site):
         return None
+    if isinstance(element, cst.DictElement) and site.file.imports("ray.util.collective"):
+        message = (
+            "this may be the backend of ray.util.collective, which has no hccl, or of a process "
+            "group, which needs it: check, or run with --unsafe"
+        )
+        return Fix({node: new}, message, level=FixLevel.UNSAFE)
     return Fix({node: new}, _message(node, site), quiet=_only_chooses(node, site))
 
 
