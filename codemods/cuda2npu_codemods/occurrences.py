@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -35,14 +35,24 @@ def _brings(node: ast.AST, packages: Iterable[str]) -> bool:
     return any(is_below(f"{node.module}.{alias.name}", packages) for alias in node.names)
 
 
+def _statements(
+    body: Iterable[ast.stmt], blocks: tuple[ast.AST, ...] = ()
+) -> Iterator[tuple[ast.stmt, tuple[ast.AST, ...]]]:
+    """Every statement with the blocks whose first branch holds it; expressions are not visited."""
+    for node in body:
+        yield node, blocks
+        yield from _statements(getattr(node, "body", ()), (*blocks, node))
+        for other in (getattr(node, "orelse", ()), getattr(node, "finalbody", ())):
+            yield from _statements(other, blocks)
+        for branch in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            yield from _statements(branch.body, blocks)
+
+
 def is_first_import(site: Site, packages: Iterable[str]) -> bool:
     """Whether no earlier line of the file imports from these packages."""
-    lines = [
-        node.lineno
-        for node in ast.walk(site.file.tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and _brings(node, packages)
-    ]
-    return min(lines, default=0) == getattr(site.statement, "lineno", 0)
+    return site.statement is next(
+        (node for node, _ in _statements(site.file.tree.body) if _brings(node, packages)), None
+    )
 
 
 def is_first_use(site: Site, attributes: Iterable[str]) -> bool:
@@ -63,16 +73,14 @@ def is_guarded(site: Site) -> bool:
 
 def is_typing_only(site: Site) -> bool:
     return any(
-        isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
+        isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
         for block in _blocks(site)
     )
 
 
-def _blocks(site: Site) -> Iterable[ast.AST]:
-    for node in ast.walk(site.file.tree):
-        for part in getattr(node, "body", ()) if isinstance(node, (ast.Try, ast.If)) else ():
-            if any(inner is site.statement for inner in ast.walk(part)):
-                yield node
+def _blocks(site: Site) -> tuple[ast.AST, ...]:
+    every = _statements(site.file.tree.body)
+    return next((blocks for node, blocks in every if node is site.statement), ())
 
 
 def users_of(tree: ast.Module, name: str) -> list[str]:
