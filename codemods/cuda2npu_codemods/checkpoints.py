@@ -15,9 +15,15 @@ def _keyword(name: str, value: str) -> cst.Arg:
     return cst.Arg(cst.SimpleString(f'"{value}"'), cst.Name(name), equal)
 
 
-def _with_argument(after: cst.Arg, name: str, value: str) -> dict[cst.Arg, tuple[cst.Arg, cst.Arg]]:
-    """The edit that puts a keyword argument behind another argument."""
-    return {after: (after, _keyword(name, value))}
+def _with_argument(
+    call: cst.Call, after: cst.Arg, name: str, value: str
+) -> dict[cst.Arg, tuple[cst.Arg, cst.Arg]]:
+    """The edit that puts a keyword argument behind another, on a line of its own like the first."""
+    space: cst.BaseParenthesizableWhitespace = call.whitespace_before_args
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        space = cst.SimpleWhitespace(" ")
+    new = _keyword(name, value).with_changes(comma=after.comma)
+    return {after: (after.with_changes(comma=cst.Comma(whitespace_after=space)), new)}
 
 
 @rule(
@@ -38,6 +44,10 @@ def _with_argument(after: cst.Arg, name: str, value: str) -> dict[cst.Arg, tuple
             "import torch\ns = torch.load(path, weights_only=True)",
             'import torch\ns = torch.load(path, weights_only=True, map_location="cpu")',
         ),
+        rewrite(
+            "import torch\ns = torch.load(\n    path,\n)",
+            'import torch\ns = torch.load(\n    path,\n    map_location="cpu",\n)',
+        ),
         leave("torch.load(path, map_location='cpu')"),
         leave("torch.load(path, device)"),
         leave("torch.load(path, **options)"),
@@ -52,7 +62,7 @@ def load_without_map_location(node: cst.Call, site: Site) -> Fix | None:
         return None
     if site.argument(node, "map_location") is not None:
         return None
-    return Fix(_with_argument(node.args[-1], "map_location", "cpu"), imports=())
+    return Fix(_with_argument(node, node.args[-1], "map_location", "cpu"), imports=())
 
 
 _PARALLEL = (
@@ -126,4 +136,4 @@ def pin_memory(node: cst.Call, site: Site) -> Fix | None:
         return None
     if site.argument(node, "pin_memory_device") is not None:
         return None
-    return Fix(_with_argument(flag, "pin_memory_device", "npu"))
+    return Fix(_with_argument(node, flag, "pin_memory_device", "npu"))

@@ -63,10 +63,10 @@ def explanation(name: str, release: str) -> str:
     module, _, last = name.rpartition(".")
     near = [m for m in _members(module) if release in releases_with(f"{module}.{m}")]
     close = difflib.get_close_matches(last, near, 2, 0.7)
-    hint = f"; it has {' and '.join(close)}" if close else ""
+    hint = f": perhaps {' or '.join(close)} was meant" if close else ": remove it"
     if not offered:
         known = f"{RELEASES[0]} to {RELEASES[-1]}"
-        return f"{name} exists in no release of torch_npu ({known}){hint}: remove it"
+        return f"{name} exists in no release of torch_npu ({known}){hint}"
     order = RELEASES.index
     if order(release) < order(offered[0]):
         when = f"only from release {offered[0]} on"
@@ -74,7 +74,7 @@ def explanation(name: str, release: str) -> str:
         when = f"only up to release {offered[-1]}"
     else:
         when = f"in other releases ({', '.join(offered)})"
-    return f"{name} exists {when}, not in {release}{hint}"
+    return f"{name} exists {when}, not in {release}{hint if close else ''}"
 
 
 @rule(
