@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -185,7 +186,8 @@ def torch_version_cuda(node: cst.Attribute, site: Site) -> Report | None:
         return None  # rightly false: an NPU machine is no ROCm machine
     if name not in ("torch.version.cuda", "torch.version.hip"):
         return None
-    return Report() if _decides(node, site) else None
+    taken_apart = isinstance(site.parent(node), cst.Attribute)
+    return Report(quiet=not taken_apart) if _decides(node, site) else None
 
 
 def _is_denied(node: cst.Attribute, site: Site) -> bool:
@@ -239,12 +241,19 @@ def peak_flops(node: cst.Float, site: Site) -> Report | None:
     if node.value not in PEAK_FLOPS:
         return None
     ancestors = list(site.ancestors(node))
-    numbers = re.findall(r"[\d.]+e1[25]", site.code(ancestors[-1]))
-    if next((number for number in numbers if number in PEAK_FLOPS), None) != node.value:
+    if next(_peaks(ancestors[-1]), None) is not node:
         return None  # one finding for a table of cards
     around = [getattr(scope, "name", "") for scope in site.enclosing]
     words = " ".join([site.code(ancestors[-1]), *around]).lower()
     return Report() if re.search(r"flop|mfu|peak|utiliz", words) else None
+
+
+def _peaks(node: cst.CSTNode) -> Iterator[cst.Float]:
+    """The numbers of NVIDIA cards in a statement, in order."""
+    if isinstance(node, cst.Float) and node.value in PEAK_FLOPS:
+        yield node
+    for child in node.children:
+        yield from _peaks(child)
 
 
 _NVML = (
