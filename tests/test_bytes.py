@@ -40,6 +40,8 @@ KEPT = {
     "GBK": "# -*- coding: gbk -*-\n# 昇腾处理器\ns = '中文'\n".encode("gbk") + PLAIN,
     "GBK before a change": b"# coding=gbk\n" + PLAIN + "t = '中文', x.cuda(), '昇'\n".encode("gbk"),
     "latin-1": b"# vim: set fileencoding=latin-1 :\n" + PLAIN + b"t = '\xe9\xff', x.cuda()\n",
+    "latin-1 before its cookie": b"# \xe9 coding: latin-1\n" + PLAIN,
+    "latin-1 and lone CR": b"# coding: latin-1\r" + PLAIN.replace(b"\n", b"\r") + b"# \xe9",
     "wide characters before a change": "s = '昇😀', x.cuda(), 'é'\n".encode() + PLAIN,
     "tabs": PLAIN.replace(b"    ", b"\t"),
     "form feed": PLAIN.replace(b"\n\n\n", b"\n\x0c\n\x0c\n"),
@@ -177,3 +179,20 @@ def test_long_elif_chain() -> None:
         pass
     else:
         assert b"x.npu()" in new
+
+
+def test_a_case_is_edited_by_itself() -> None:
+    data = (
+        b"import torch\nmatch torch.device('cuda').type, x.cuda():\n"
+        b"    case ('cuda', y) if (torch.cuda.is_available()): x.cuda()\n"
+    )
+    new = data.replace(b"torch.cuda", b"torch.npu").replace(b"x.cuda", b"x.npu")
+    new = new.replace(b"device('cuda')", b"device('npu')")
+    assert _rewrite(data).replace(b"case ('npu'", b"case ('cuda'") == new.replace(
+        b"import torch\n", b"import torch\nimport torch_npu  # noqa: F401\n"
+    )
+
+
+def test_import_behind_a_last_line_that_ends_in_a_wide_character() -> None:
+    data = "x.cuda()\nimport torch  # 昇".encode()
+    assert _rewrite(data).endswith("# 昇\nimport torch_npu  # noqa: F401".encode())

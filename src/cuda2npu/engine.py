@@ -144,12 +144,11 @@ class _Run:
             self._settle(_Settled(unit, text, site, self.options), proposals)
 
     def _settle(self, settled: _Settled, proposals: list[_Proposal]) -> None:
-        found = [settled.finding(proposal, self.facts) for proposal in proposals]
-        taken = [
-            settled.take(proposal, finding)
-            for proposal, finding in zip(proposals, found, strict=True)
-            if not self.suppressions.covers(finding)
-        ]
+        taken = []
+        for proposal in filter(settled.is_inside, proposals):
+            finding = settled.finding(proposal, self.facts)
+            if not self.suppressions.covers(finding):
+                taken.append(settled.take(proposal, finding))
         if settled.edits:
             new = settled.new_text(self.facts.source)
             self.changes.append(Change(settled.unit.start, settled.unit.end, settled.text, new))
@@ -257,6 +256,13 @@ class _Settled:
         self.needs: set[str] = set()
         self.code, self.spans = spans(site.module)
 
+    def is_inside(self, proposal: _Proposal) -> bool:
+        """Whether the proposal is about the unit itself, not about a subject put before it."""
+        outcome, prefix = proposal.outcome, len(self.unit.prefix)
+        edited = outcome.edits if isinstance(outcome, Fix) else ()
+        nodes = [outcome.at or proposal.node, *edited]
+        return not prefix or all(self.spans[id(node)][0] >= prefix for node in nodes)
+
     def finding(self, proposal: _Proposal, facts: FileFacts) -> Finding:
         rule, outcome = proposal.rule, proposal.outcome
         level = FixLevel.NONE
@@ -301,6 +307,8 @@ class _Settled:
         code = edited.code
         if unit.prefix or unit.suffix:
             verify(code)
+            if not (code.startswith(unit.prefix) and code.endswith(unit.suffix)):
+                raise SourceError(f"internal error: an edit left its place at byte {unit.start}")
             return code[len(unit.prefix) : len(code) - len(unit.suffix)]
         if not code:
             return code

@@ -130,6 +130,6 @@ def behind(source: Source, node: Import, statements: list[str]) -> Insertion:
         return Insertion(end, "".join(f"; {statement}" for statement in plain))
     line_end = source.line_end(end)
     lines = [f"{source.indent(start)}{statement}" for statement in statements]
-    if source.slice(line_end - 1, line_end) not in ("\n", "\r"):
+    if source.utf8[line_end - 1 : line_end] not in (b"\n", b"\r"):
         return Insertion(line_end, "".join(source.newline + line for line in lines))
     return Insertion(line_end, "".join(line + source.newline for line in lines))

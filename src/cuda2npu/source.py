@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import codecs
-import io
 import re
-import tokenize
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,8 +35,7 @@ def decode(data: bytes) -> tuple[str, Encoding]:
     """
     bom = data.startswith(codecs.BOM_UTF8)
     body = data[len(codecs.BOM_UTF8) :] if bom else data
-    name = _cookie(data, body)
-    encoding = Encoding("utf-8" if bom else name, bom)
+    encoding = Encoding(_cookie(body, bom), bom)
     text = _decode(body, encoding.name)
     # What UTF-8 decodes strictly, it gives back; other codecs need not.
     if encoding.name != "utf-8" and encoding.encode(text) != data:
@@ -49,23 +46,37 @@ def decode(data: bytes) -> tuple[str, Encoding]:
     return text, encoding
 
 
-_COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_BLANK = re.compile(rb"[ \t\f]*(?:#|$)")
 
 
-def _cookie(data: bytes, body: bytes) -> str:
-    """The name of the encoding that the first two lines ask for."""
-    try:
-        return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
-    except SyntaxError as error:
-        lines = body.splitlines()[:2]
-        asking = [number for number, line in enumerate(lines, 1) if _COOKIE.match(line)]
-        if not asking:
-            _decode(body, "utf-8")  # says where it is not
-        fault = "the byte order mark says UTF-8, the cookie says otherwise"
-        raise SourceError(
-            f"line {(asking or [1])[0]}: {error.msg if body is data else fault}. "
-            "Correct the coding cookie. Left as it was."
-        ) from None
+def _cookie(body: bytes, bom: bool) -> str:
+    """The encoding that the first two lines ask for, as Python reads them.
+
+    ``tokenize.detect_encoding`` knows neither lone carriage returns nor a cookie that stands
+    behind characters of its own encoding.
+    """
+    for number, line in enumerate(_LINE_END.split(body, 2)[:2], 1):
+        match = _COOKIE.match(line)
+        if match:
+            name = match[1].decode()
+            normal = name.lower().replace("_", "-")
+            if normal == "utf-8" or normal.startswith("utf-8-"):
+                return "utf-8"
+            try:
+                name = codecs.lookup(name).name
+            except LookupError:
+                raise _bad_cookie(number, f"unknown encoding {name}") from None
+            if bom and name != "utf-8":
+                raise _bad_cookie(number, f"the byte order mark says UTF-8, the cookie {name}")
+            return name
+        if not _BLANK.match(line):
+            break
+    return "utf-8"
+
+
+def _bad_cookie(line: int, fault: str) -> SourceError:
+    return SourceError(f"line {line}: {fault}. Correct the coding cookie. Left as it was.")
 
 
 def _decode(body: bytes, name: str) -> str:

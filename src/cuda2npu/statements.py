@@ -301,11 +301,13 @@ class Statements:
     def _case(self, match: ast.Match, case: ast.match_case, scope: Scope) -> None:
         bind_pattern(scope, case.pattern)
         subject = self.source.slice(*self._span(match.subject))
-        start = self.source.offset(case.pattern.lineno, case.pattern.col_offset)
-        last = case.guard or case.pattern
-        end = self.source.offset(last.end_lineno or 0, last.end_col_offset or 0)
+        pattern = self.source.offset(case.pattern.lineno, case.pattern.col_offset)
+        start = self.source.utf8.rfind(b"case", 0, pattern) + len(b"case")
+        # Nodes leave out the brackets around them, so that the text goes up to the colon.
+        limit = self.source.offset(case.body[0].lineno, case.body[0].col_offset)
+        end = self._colon(filter(None, (case.pattern, case.guard)), start, limit) - len(b":")
         if self._hit(start, end):
-            wrap = (f"match ({subject}):\n case ", ": pass")
+            wrap = (f"match ({subject}):\n case", ": pass")
             self._add(start, end, wrap, case, scope)
         self._body(case.body, scope)
 
