@@ -18,10 +18,10 @@ _NPU = (
 """Each by itself begins with a letter that is fixed, which makes the search many times faster."""
 _NPU_QUESTION = re.compile(r"npu|(is|has|use)_(\w+_)?npu(_\w+)?|(IS|HAS|USE)_(\w+_)?NPU(_\w+)?")
 _CUDA_QUESTION = re.compile(r"cuda|(is|has|use)_(\w+_)?cuda(_\w+)?|(IS|HAS|USE)_(\w+_)?CUDA(_\w+)?")
-_TRANSFER = re.compile(r"^[ \t]*(from|import)[ \t][^#\n]*\btransfer_to_npu\b", re.M)
+_TRANSFER = re.compile(r"(?:^|\r)[ \t]*(from|import)[ \t][^#\r\n]*\btransfer_to_npu\b", re.M)
 _PATCH = r"torch\.cuda\.[\w.]+[ \t]*=[ \t]*(torch\.|\w+\.)?(xpu|mlu|musa|hpu|mps|ipex|intel)\b"
 _MAYBE_SHIM = re.compile(_PATCH)
-_SHIM = re.compile(r"^[ \t]*" + _PATCH, re.M)
+_SHIM = re.compile(r"(?:^|\r)[ \t]*" + _PATCH, re.M)
 
 
 class Ported:
