@@ -50,9 +50,9 @@ def find_any(words: Iterable[str]) -> re.Pattern[bytes]:
     around: dict[str, list[str]] = {}
     for word in sorted(least):
         index = min(range(len(word)), key=lambda i: _RARITY.find(word[i]))
-        before = re.escape(word[: index + 1])
-        behind = f"(?<={before})" if index else ""
-        around.setdefault(re.escape(word[index]), []).append(behind + re.escape(word[index + 1 :]))
+        # What follows comes first: the matcher skips branches by their first letter.
+        whole = f"(?<={re.escape(word)})" if index else ""
+        around.setdefault(re.escape(word[index]), []).append(re.escape(word[index + 1 :]) + whole)
     branches = [f"{rarest}(?:{'|'.join(others)})" for rarest, others in around.items()]
     return re.compile(("|".join(branches) or "(?!)").encode())
 
