@@ -196,3 +196,9 @@ def test_a_case_is_edited_by_itself() -> None:
 def test_import_behind_a_last_line_that_ends_in_a_wide_character() -> None:
     data = "x.cuda()\nimport torch  # 昇".encode()
     assert _rewrite(data).endswith("# 昇\nimport torch_npu  # noqa: F401".encode())
+
+
+def test_an_edit_inside_a_replaced_node_is_left_as_a_finding() -> None:
+    new, result = rewrite_bytes(b"(torch.cuda.OutOfMemoryError).cuda()\n", OPTIONS, path="f.py")
+    assert result.changed
+    assert b"torch.OutOfMemoryError" in new or result.remaining

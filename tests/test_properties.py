@@ -53,7 +53,8 @@ torch.cuda.FloatTensor(3) torch.device('cuda') torch.device(f"cuda:{rank}") x.to
 x.to("cuda",torch.float64) torch.zeros(3,device='cuda') torch.load(p,map_location='cuda:0')
 torch.load(p,map_location=lambda s,l:s.cuda()) torch.Generator('cuda') torch.cuda.nvtx.range('a')
 dist.init_process_group(backend='nccl') dist.init_process_group('cpu:gloo,cuda:nccl')
-torch.cuda.nccl.version() torch.cuda.get_device_capability() torch.cuda.OutOfMemoryError
+torch.cuda.nccl.version() torch.cuda.get_device_capability()
+isinstance(x,torch.cuda.OutOfMemoryError)
 torch.cuda.CUDAGraph() torch.autocast('cuda') F.interpolate(x,scale_factor=2,mode='bilinear')
 x.double() torch.float64 torch.tensor(0.,dtype=torch.double) np.float64(1)
 nn.Upsample(mode='bilinear')

@@ -141,14 +141,29 @@ class _Run:
         site = UnitSite(unit, module, self.facts, self.options)
         proposals = [p for p in _ask(module, site, asked) if p.rule.code.startswith(self.only)]
         if proposals:
-            self._settle(_Settled(unit, text, site, self.options), proposals)
+            settled = _Settled(unit, text, site, self.options)
+            self._settle(settled, list(filter(settled.is_inside, proposals)))
 
-    def _settle(self, settled: _Settled, proposals: list[_Proposal]) -> None:
+    def _settle(
+        self,
+        settled: _Settled,
+        proposals: list[_Proposal],
+        refused: frozenset[_Proposal] = frozenset(),
+    ) -> None:
         taken = []
-        for proposal in filter(settled.is_inside, proposals):
+        for proposal in proposals:
             finding = settled.finding(proposal, self.facts)
             if not self.suppressions.covers(finding):
-                taken.append(settled.take(proposal, finding))
+                taken.append(finding if proposal in refused else settled.take(proposal, finding))
+        lost = settled.lost()
+        if lost:  # what they edit is gone with what another rule replaced: findings for a person
+            losers = {
+                p for p in proposals if isinstance(p.outcome, Fix) and lost & {*p.outcome.edits}
+            }
+            settled.edits.clear()
+            settled.needs.clear()
+            self._settle(settled, proposals, refused | losers)
+            return
         if settled.edits:
             new = settled.new_text(self.facts.source)
             self.changes.append(Change(settled.unit.start, settled.unit.end, settled.text, new))
@@ -213,7 +228,7 @@ def _whole_line(source: Source, change: Change) -> tuple[int, int, str]:
     return start, source.line_end(change.end), ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Proposal:
     rule: Rule
     node: cst.CSTNode
@@ -261,7 +276,7 @@ class _Settled:
         outcome, prefix = proposal.outcome, len(self.unit.prefix)
         edited = outcome.edits if isinstance(outcome, Fix) else ()
         nodes = [outcome.at or proposal.node, *edited]
-        return not prefix or all(self.spans[id(node)][0] >= prefix for node in nodes)
+        return not prefix or all(self.spans[id(node)][1] > prefix for node in nodes)
 
     def finding(self, proposal: _Proposal, facts: FileFacts) -> Finding:
         rule, outcome = proposal.rule, proposal.outcome
@@ -291,6 +306,14 @@ class _Settled:
         self.needs.update(outcome.imports, proposal.needs)
         return replace(finding, applied=True)
 
+    def lost(self) -> set[cst.CSTNode]:
+        """Nodes whose edit has no place, because an edit around them replaces them."""
+        if len(self.edits) < 2:
+            return set()
+        editor = Editor(self.edits)  # type: ignore[arg-type]
+        editor.edit(self.site.module)
+        return self.edits.keys() - editor.applied
+
     def new_text(self, source: Source) -> str:
         """The unit's new text, proved to parse where the old one stood.
 
@@ -300,10 +323,7 @@ class _Settled:
         module, unit = self.site.module, self.unit
         if self.code != unit.prefix + self.text + unit.suffix:
             raise SourceError(f"internal error: statement at byte {unit.start} does not round-trip")
-        editor = Editor(self.edits)  # type: ignore[arg-type]
-        edited = editor.edit(module)
-        if len(editor.applied) != len(self.edits):
-            raise SourceError(f"internal error: an edit was lost at byte {unit.start}")
+        edited = Editor(self.edits).edit(module)  # type: ignore[arg-type]
         code = edited.code
         if unit.prefix or unit.suffix:
             verify(code)
