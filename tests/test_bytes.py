@@ -202,3 +202,8 @@ def test_an_edit_inside_a_replaced_node_is_left_as_a_finding() -> None:
     new, result = rewrite_bytes(b"(torch.cuda.OutOfMemoryError).cuda()\n", OPTIONS, path="f.py")
     assert result.changed
     assert b"torch.OutOfMemoryError" in new or result.remaining
+
+
+def test_a_handler_in_brackets() -> None:
+    data = b"import torch\ntry: x\nexcept (f(x.cuda())\n  + y): z\nexcept (A, g(x.cuda())): z\n"
+    assert _rewrite(data) == _expected(data)

@@ -295,7 +295,11 @@ class Statements:
         if handler.name:
             scope.bind(handler.name, OPAQUE)
         if handler.type is not None:
-            self._expression(handler.type, "except", handler, scope)
+            start, end = self._span(handler.type)
+            if self._hit(start, end):
+                # The node leaves out brackets around it, without which lines would end.
+                wrap = ("try: pass\nexcept (", "): pass")
+                self._add(start, end, wrap, handler, scope)
         self._body(handler.body, scope)
 
     def _case(self, match: ast.Match, case: ast.match_case, scope: Scope) -> None:
@@ -310,12 +314,6 @@ class Statements:
             wrap = (f"match ({subject}):\n case", ": pass")
             self._add(start, end, wrap, case, scope)
         self._body(case.body, scope)
-
-    def _expression(self, node: ast.expr, keyword: str, owner: ast.AST, scope: Scope) -> None:
-        start, end = self._span(node)
-        if self._hit(start, end):
-            wrap = (f"try: pass\n{keyword} ", ": pass")
-            self._add(start, end, wrap, owner, scope)
 
 
 _NO_LINE = 1 << 62
