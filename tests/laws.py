@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from cuda2npu.engine import UNREADABLE, rewrite_bytes
+from cuda2npu.engine import rewrite_bytes
+from cuda2npu.file_rules import UNREADABLE
 from cuda2npu.model import Finding, Options, SourceError
 from cuda2npu.packs import packs
 from cuda2npu.releases import exists
@@ -66,7 +67,7 @@ def judge(data: bytes, options: Options | None = None) -> Verdict:
 
 def _unreadable(findings: tuple[Finding, ...]) -> Iterator[str]:
     for finding in findings:
-        if finding.code == UNREADABLE:
+        if finding.code == UNREADABLE.code:
             yield f"line {finding.line}: a statement could not be read"
 
 

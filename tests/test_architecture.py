@@ -15,7 +15,17 @@ PACKS = ROOT / "codemods" / "cuda2npu_codemods"
 LAYERS = (
     ("model", "pack"),
     ("rule", "releases"),
-    ("source", "scopes", "statements", "facts", "packs", "trees", "suppress", "parsing"),
+    (
+        "source",
+        "scopes",
+        "statements",
+        "facts",
+        "packs",
+        "trees",
+        "suppress",
+        "parsing",
+        "file_rules",
+    ),
     ("site", "imports", "unused", "ported", "shim"),
     ("engine",),
     ("files", "config", "project"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from cuda2npu.engine import rewrite_source
+from cuda2npu.file_rules import UNREADABLE
 from cuda2npu.model import Options, Target
 from cuda2npu.packs import load_rules, packs
 from cuda2npu.rule import Example, Rule
@@ -39,6 +40,8 @@ def test_example(rule: Rule, example: Example) -> None:
 
 @pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
 def test_metadata(rule: Rule) -> None:
+    if rule is UNREADABLE:
+        return  # an example would be a gap of LibCST
     assert rule.examples, "a rule without an example is not documented"
     assert any(example.kind != "leave" for example in rule.examples)
     words = {word for pack in packs() for word in pack.words}

@@ -13,6 +13,7 @@ from functools import lru_cache
 import libcst as cst
 
 from cuda2npu.facts import FileFacts
+from cuda2npu.file_rules import UNREADABLE
 from cuda2npu.imports import Insertion, plan
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError, Target
 from cuda2npu.packs import rule_word_pattern, rule_words, selected_rules, trigger_pattern
@@ -29,8 +30,6 @@ from cuda2npu.suppress import Suppressions
 from cuda2npu.trees import Editor, spans
 from cuda2npu.unused import Change, without_unused
 
-UNREADABLE = "NPU000"
-"""The code of a finding for a statement that LibCST cannot parse by itself."""
 SHIM_CODES = "NPU02"
 """Rules about run-time patches of torch.cuda: the only ones asked in a file that is one."""
 
@@ -175,11 +174,9 @@ class _Run:
     def _unreadable(self, unit: Unit) -> Finding:
         line, column = self.facts.source.position(unit.start)
         end_line, end_column = self.facts.source.position(unit.end)
-        message = "this statement cannot be read by LibCST; look at its CUDA words by hand"
         place = (self.facts.path, line, column, end_line, end_column)
-        return Finding(
-            *place, UNREADABLE, "unreadable-statement", message, FixLevel.NONE, quiet=True
-        )
+        rule = UNREADABLE
+        return Finding(*place, rule.code, rule.name, rule.why, rule.fix, rule.quiet)
 
     def add_shim(self, ported: Ported) -> None:
         shim = shim_of(self.facts, ported, self.options)

@@ -15,18 +15,9 @@ from cuda2npu.model import FileError
 
 SUFFIXES = (".py", ".pyi")
 
-DEFAULT_EXCLUDE = (
-    ".git/",
-    ".venv/",
-    "venv/",
-    "__pycache__/",
-    "node_modules/",
-    "build/",
-    "dist/",
-    ".tox/",
-    ".eggs/",
-    "*.egg-info/",
-    "site-packages/",
+DEFAULT_EXCLUDE = tuple(
+    ".git/ .venv/ venv/ __pycache__/ node_modules/ build/ dist/ .tox/ .eggs/ *.egg-info/ "
+    "site-packages/".split()
 )
 
 

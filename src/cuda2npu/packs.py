@@ -71,10 +71,11 @@ def rule_word_pattern() -> re.Pattern[bytes]:
 
 @cache
 def load_rules() -> tuple[Rule, ...]:
-    """Every rule of every pack, ordered by code. Imports LibCST."""
+    """Every rule of every pack and the engine's own, ordered by code. Imports LibCST."""
+    from cuda2npu.file_rules import FILE_RULES
     from cuda2npu.rule import Rule
 
-    rules: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {rule.code: rule for rule in FILE_RULES}
     for pack in packs():
         for module in pack.modules:
             for value in vars(import_module(module)).values():

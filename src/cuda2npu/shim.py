@@ -8,17 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cuda2npu.facts import FileFacts
+from cuda2npu.file_rules import SHIM_MISSING
 from cuda2npu.imports import Insertion, behind, module_anchor
-from cuda2npu.model import Finding, FixLevel, Options
+from cuda2npu.model import Finding, Options
+from cuda2npu.packs import selected_rules
 from cuda2npu.ported import Ported
 from cuda2npu.statements import Unit
 
-CODE = "NPU022"
-NAME = "shim-missing"
-MESSAGE = (
-    "this script speaks of CUDA: transfer_to_npu, imported behind torch, turns its torch.cuda "
-    "calls into torch.npu ones while it runs"
-)
 _LINES = (
     "import torch_npu  # noqa: F401",
     "from torch_npu.contrib import transfer_to_npu  # noqa: F401",
@@ -36,7 +32,7 @@ class Shim:
 
 def shim_of(facts: FileFacts, ported: Ported, options: Options) -> Shim | None:
     """What a file needs; None when it is no script, uses no CUDA, or has the shim already."""
-    if CODE.startswith(options.ignore or (" ",)) or not CODE.startswith(options.select or ("NPU",)):
+    if SHIM_MISSING not in selected_rules(options):
         return None
     if ported.uses_transfer or ported.is_shim or not is_script(facts):
         return None
@@ -96,4 +92,5 @@ def _finding(facts: FileFacts, node: ast.Import | ast.ImportFrom) -> Finding:
     start = source.position(source.offset(node.lineno, node.col_offset))
     end = source.position(source.offset(node.end_lineno or 0, node.end_col_offset or 0))
     place = (facts.path, *start, *end)
-    return Finding(*place, CODE, NAME, MESSAGE, FixLevel.SAFE, quiet=False, applied=True)
+    rule = SHIM_MISSING
+    return Finding(*place, rule.code, rule.name, rule.why, rule.fix, rule.quiet, applied=True)
