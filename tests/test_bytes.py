@@ -207,3 +207,8 @@ def test_an_edit_inside_a_replaced_node_is_left_as_a_finding() -> None:
 def test_a_handler_in_brackets() -> None:
     data = b"import torch\ntry: x\nexcept (f(x.cuda())\n  + y): z\nexcept (A, g(x.cuda())): z\n"
     assert _rewrite(data) == _expected(data)
+
+
+def test_brackets_around_a_replaced_name_stay() -> None:
+    data = b"import torch\ntry: x.cuda()\nexcept(torch.cuda.OutOfMemoryError)as e: z\n"
+    assert b"except(torch.OutOfMemoryError)as e: z" in _rewrite(data)

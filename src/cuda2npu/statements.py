@@ -262,7 +262,7 @@ class Statements:
             suffix = "\n case _: pass" if isinstance(node, ast.Match) else " pass"
             self._add(start, end, ("", suffix), node, scope, following)
 
-    def _body_start(self, node: ast.stmt) -> int:
+    def _body_start(self, node: ast.AST) -> int:
         if isinstance(node, ast.Match):
             first: ast.AST = node.cases[0].pattern
         else:
@@ -295,11 +295,11 @@ class Statements:
         if handler.name:
             scope.bind(handler.name, OPAQUE)
         if handler.type is not None:
-            start, end = self._span(handler.type)
+            # Nodes leave out the brackets around them, so that the text goes up to the colon.
+            start = self.source.offset(handler.lineno, handler.col_offset) + len(b"except")
+            end = self._colon([handler.type], start, self._body_start(handler)) - len(b":")
             if self._hit(start, end):
-                # The node leaves out brackets around it, without which lines would end.
-                wrap = ("try: pass\nexcept (", "): pass")
-                self._add(start, end, wrap, handler, scope)
+                self._add(start, end, ("try: pass\nexcept", ": pass"), handler, scope)
         self._body(handler.body, scope)
 
     def _case(self, match: ast.Match, case: ast.match_case, scope: Scope) -> None:
@@ -307,9 +307,8 @@ class Statements:
         subject = self.source.slice(*self._span(match.subject))
         pattern = self.source.offset(case.pattern.lineno, case.pattern.col_offset)
         start = self.source.utf8.rfind(b"case", 0, pattern) + len(b"case")
-        # Nodes leave out the brackets around them, so that the text goes up to the colon.
-        limit = self.source.offset(case.body[0].lineno, case.body[0].col_offset)
-        end = self._colon(filter(None, (case.pattern, case.guard)), start, limit) - len(b":")
+        parts = filter(None, (case.pattern, case.guard))
+        end = self._colon(parts, start, self._body_start(case)) - len(b":")
         if self._hit(start, end):
             wrap = (f"match ({subject}):\n case", ": pass")
             self._add(start, end, wrap, case, scope)

@@ -82,7 +82,7 @@ class Editor:
             return None
         if isinstance(new, tuple):
             return tuple(self._inside(part, node) for part in new)
-        return self._inside(new, node)
+        return _in_brackets_of(node, self._inside(new, node))
 
     def _inside(self, node: cst.CSTNode, replaced: cst.CSTNode | None) -> cst.CSTNode:
         changes: dict[str, Any] = {}
@@ -115,6 +115,14 @@ class Editor:
             return None
         _mend_last_comma(nodes, result)
         return result
+
+
+def _in_brackets_of(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
+    """The new expression in the old one's brackets, without which ``return(x)`` runs together."""
+    brackets = getattr(old, "lpar", ())
+    if not brackets or getattr(new, "lpar", True):
+        return new
+    return new.with_changes(lpar=brackets, rpar=getattr(old, "rpar", ()))
 
 
 def _mend_last_comma(old: Sequence[cst.CSTNode], new: list[cst.CSTNode]) -> None:
