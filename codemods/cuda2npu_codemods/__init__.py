@@ -19,7 +19,7 @@ PACK = Pack(
         "torch.npu",
         ".npu(",
         "ilinear",
-        "interpolate",
+        "interpolate(",
         "Upsample",
         "float64",
         "double",

@@ -202,7 +202,7 @@ def _imported_kernels(node: cst.Import | cst.ImportFrom, site: Site) -> dict[str
         plain = isinstance(node, cst.Import)
         if name.partition(".")[0] in _OTHERS and plain:
             continue
-        if _is_kernel(name, module, plain, _has_members(bound, site)):
+        if _is_kernel(name, module, plain, bound, site):
             found[bound] = name if plain or _COMPILED.fullmatch(name) else module
     return found
 
@@ -210,7 +210,7 @@ def _imported_kernels(node: cst.Import | cst.ImportFrom, site: Site) -> dict[str
 _MOVES = re.compile(r"(\w+_)?(to|is|use|no|has|with|on|from|test|init|set|get|enable|move)_cuda")
 
 
-def _is_kernel(name: str, module: str, plain: bool, has_members: bool) -> bool:
+def _is_kernel(name: str, module: str, plain: bool, bound: str, site: Site) -> bool:
     last = name.rpartition(".")[2]
     if _MOVES.fullmatch(last):
         return False
@@ -219,7 +219,7 @@ def _is_kernel(name: str, module: str, plain: bool, has_members: bool) -> bool:
     if plain:
         return bool(_KERNEL_MODULE.fullmatch(last))
     # `from package import kernel_cuda`, `from kernel_cuda import forward`
-    if _COMPILED.fullmatch(last) and has_members:
+    if _COMPILED.fullmatch(last) and _has_members(bound, site):
         return True
     return "." not in module and bool(_KERNEL_MODULE.fullmatch(module))
 

@@ -82,7 +82,7 @@ def _nearest(value: cst.BaseExpression, site: Site) -> dict[cst.CSTNode, cst.CST
     "NPU401",
     "bilinear-resize",
     on=cst.Call,
-    words=("bilinear", "interpolate", "Upsample"),
+    words=("bilinear", "interpolate(", "Upsample"),
     fix=FixLevel.NUMERICS,
     quiet=True,
     why=BILINEAR,
@@ -246,7 +246,7 @@ def bilinear_name(node: cst.Attribute | cst.ImportFrom, site: Site) -> Fix | Non
     "NPU403",
     "bilinear-resize-unproven",
     on=cst.Call,
-    words=("bilinear", "interpolate", "Upsample"),
+    words=("bilinear", "interpolate(", "Upsample"),
     fix=FixLevel.NONE,
     quiet=True,
     why="this resizes with bilinear interpolation, but its arguments come from elsewhere, so that "
