@@ -103,8 +103,7 @@ def _nearest(value: cst.BaseExpression, site: Site) -> dict[cst.CSTNode, cst.CST
             "y = interpolate(\n    x,\n    scale_factor=2,\n    mode='bilinear',  # smooth\n"
             "    align_corners=True,\n    antialias=True,\n)",
             "from torch.nn.functional import interpolate\n"
-            "y = interpolate(\n    x,\n    scale_factor=2,\n    mode='nearest',  # smooth\n"
-            "    align_corners=None,\n    antialias=False,\n)",
+            "y = interpolate(\n    x,\n    scale_factor=2,\n    mode='nearest',  # smooth\n)",
         ),
         rewrite(
             "y = torch.nn.functional.interpolate(\n    x, align_corners=False, mode='bilinear'\n)",
@@ -161,43 +160,22 @@ def bilinear_resize(node: cst.Call, site: Site) -> Fix | None:
     edits = _nearest(mode.value, site)
     if not edits or _resizes_on_cpu(arguments, site):
         return None
-    return Fix({**edits, **_without_refused(node, arguments, site)}, imports=())
+    return Fix({**edits, **_without_refused(arguments)}, imports=())
 
 
 def _resizes_on_cpu(arguments: Arguments, site: Site) -> bool:
     return any(name == "input" and on_cpu(site, arg.value) for name, arg in arguments)
 
 
-def _without_refused(
-    node: cst.Call, arguments: Arguments, site: Site
-) -> dict[cst.CSTNode, cst.CSTNode | None]:
+def _without_refused(arguments: Arguments) -> dict[cst.CSTNode, cst.CSTNode | None]:
     """Drop what nearest refuses; positional arguments behind a dropped one get their names."""
     edits: dict[cst.CSTNode, cst.CSTNode | None] = {}
-    kept: cst.Arg = node.args[0]
     for name, arg in arguments:
         if name in _DROPPED:
             edits[arg] = None
-            continue
-        kept = arg
-        if edits and arg.keyword is None and name is not None:
+        elif edits and arg.keyword is None and name is not None:
             edits[arg] = arg.with_changes(keyword=cst.Name(name), equal=_EQUAL)
-    last = node.args[-1]
-    if last not in edits or edits[last] is not None:
-        return edits
-    if "#" in site.code(kept).rpartition(",")[2]:
-        # The comment behind the last argument that stays would go with the comma.
-        return _neutral(arguments)
-    # The new last argument stands before the bracket as the old one did.
-    new = edits.get(kept) or kept
-    assert isinstance(new, cst.Arg)
-    if new.whitespace_after_arg is not last.whitespace_after_arg:
-        edits[kept] = new.with_changes(whitespace_after_arg=last.whitespace_after_arg)
     return edits
-
-
-def _neutral(arguments: Arguments) -> dict[cst.CSTNode, cst.CSTNode | None]:
-    neutral = {"align_corners": "None", "antialias": "False"}
-    return {arg.value: cst.Name(neutral[n]) for n, arg in arguments if n in _DROPPED}
 
 
 @rule(

@@ -126,10 +126,29 @@ def _in_brackets_of(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
 
 
 def _mend_last_comma(old: Sequence[cst.CSTNode], new: list[cst.CSTNode]) -> None:
-    """Give the new last argument or element the trailing comma of the old last one."""
-    if new and hasattr(new[-1], "comma") and new[-1] is not old[-1]:
-        last: Any = old[-1]
-        new[-1] = new[-1].with_changes(comma=last.comma)
+    """Have the new last argument or element end as the old last one did.
+
+    A comment behind it stays, and with it the comma that it stands behind.
+    """
+    if not new or not hasattr(new[-1], "comma") or new[-1] is old[-1]:
+        return
+    last: Any = old[-1]
+    mine: Any = new[-1]
+    space = getattr(mine.comma, "whitespace_after", None)
+    if isinstance(space, cst.ParenthesizedWhitespace) and space.first_line.comment is not None:
+        ends = [getattr(last.comma, "whitespace_after", None), _space_after(last)]
+        closing = next((e for e in ends if isinstance(e, cst.ParenthesizedWhitespace)), space)
+        space = space.with_changes(indent=closing.indent, last_line=closing.last_line)
+        new[-1] = mine.with_changes(comma=mine.comma.with_changes(whitespace_after=space))
+    elif isinstance(mine, cst.Arg):
+        new[-1] = mine.with_changes(comma=last.comma, whitespace_after_arg=_space_after(last))
+    else:
+        new[-1] = mine.with_changes(comma=last.comma)
+
+
+def _space_after(node: Any) -> cst.BaseParenthesizableWhitespace:
+    space = getattr(node, "whitespace_after_arg", None)
+    return space if space is not None else cst.SimpleWhitespace("")
 
 
 @dataclasses.dataclass(frozen=False)
