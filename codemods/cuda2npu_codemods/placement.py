@@ -10,6 +10,7 @@ from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, r
 from cuda2npu_codemods.devices import is_negated
 from cuda2npu_codemods.expressions import FOREIGN_HEADS, terminal
 from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import
+from cuda2npu_codemods.scripted import is_scripted
 
 _NPU = cst.Name("npu")
 
@@ -65,7 +66,7 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
     func = node.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "cuda":
         return None
-    if is_foreign(site, func.value) or _is_module(site, func.value):
+    if is_foreign(site, func.value) or _is_module(site, func.value) or is_scripted(site):
         return None
     edits = {func.attr: _NPU}
     if not site.file.defines_method("cuda") or _is_super(func.value):
@@ -153,7 +154,7 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
 def is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
     if not _is_tensor_property(node, site) or guards_kernel(site, is_negated(node, site)):
         return None
-    return Fix({node.attr: cst.Name("is_npu")})
+    return None if is_scripted(site) else Fix({node.attr: cst.Name("is_npu")})
 
 
 def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:

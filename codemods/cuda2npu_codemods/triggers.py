@@ -133,6 +133,7 @@ GETATTR_WORDS = ('"cuda"', "'cuda'")
 NPU_WORDS = ("torch_npu", "torch.npu", ".npu.")
 
 JIT_WORDS = ("torch.jit.script",)
+SCRIPT_WORDS = (".cuda(", ".is_cuda")
 DOUBLE_WORDS = ("torch.float64", ".double(", "DoubleTensor")
 LIBRARY_USE_WORDS = ("Accelerator(", "deepspeed.initialize", "TrainingArguments(")
 
@@ -169,6 +170,7 @@ WORDS: tuple[str, ...] = tuple(
             *MOCK_WORDS,
             *NPU_WORDS,
             *JIT_WORDS,
+            *SCRIPT_WORDS,
             *DOUBLE_WORDS,
             *LIBRARY_USE_WORDS,
         }
