@@ -188,8 +188,9 @@ class _Run:
         """The file's text with every change in its place, and the imports it needs."""
         source = self.facts.source
         changes = without_unused(self.facts, self.changes)
+        proved = set(map(id, self.changes))
         for change in changes:
-            if change.new and change not in self.changes:
+            if change.new and id(change) not in proved:
                 verify(change.new)
         pieces = [_whole_line(source, change) for change in changes]
         pieces += [

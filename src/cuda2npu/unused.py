@@ -29,8 +29,8 @@ def without_unused(facts: FileFacts, changes: list[Change]) -> list[Change]:
     comments included: a dropped import that somebody needed costs more than a kept one.
     """
     candidates = _candidates(facts, changes)
-    if not candidates:
-        return changes
+    if not candidates or facts.path.endswith("__init__.py"):
+        return changes  # the imports of a package are what it offers
     by_start = {change.start: change for change in changes}
     source = facts.source
     for node in _torch_imports(facts):
@@ -52,8 +52,8 @@ def _candidates(facts: FileFacts, changes: list[Change]) -> set[str]:
         for name in bound
         for change in changes
         if not change.old.startswith(("import ", "from "))
-        and _count(name, change.old)
-        and not _count(name, change.new)
+        and _names(name, change.old)
+        and not _names(name, change.new)
     }
 
 
@@ -67,6 +67,11 @@ def _torch_imports(facts: FileFacts) -> Iterator[ast.Import | ast.ImportFrom]:
 
 def bound_names(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+
+
+def _names(name: str, text: str) -> bool:
+    """Whether the text names it; ``x.cuda`` does not name ``cuda``."""
+    return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
 
 
 def _count(name: str, text: str) -> int:
@@ -89,21 +94,29 @@ def _uses(name: str, facts: FileFacts, changes: Iterable[Change], own_start: int
     return total
 
 
-def _drop(statement: str, names: set[str]) -> str:
-    """The import statement without these names; empty when none is left."""
-    module = cst.parse_module(statement)
-    line = module.body[0]
-    assert isinstance(line, cst.SimpleStatementLine)
-    node = line.body[0]
-    assert isinstance(node, (cst.Import, cst.ImportFrom))
-    if isinstance(node.names, cst.ImportStar):
-        return statement
-    kept = [alias for alias in node.names if (_bound(alias) not in names)]
-    if not kept:
-        return ""
-    kept[-1] = kept[-1].with_changes(comma=node.names[-1].comma)
-    changed = line.with_changes(body=[node.with_changes(names=kept)])
-    return module.with_changes(body=[changed]).code
+def _drop(text: str, names: set[str]) -> str:
+    """The import statements without these names; empty when nothing is left."""
+    try:
+        module = cst.parse_module(text)
+    except cst.ParserSyntaxError:
+        return text  # several statements on indented lines
+    kept = [line for line in (_without(line, names) for line in module.body) if line is not None]
+    return module.with_changes(body=kept).code.rstrip("\r\n") if kept else ""
+
+
+def _without(
+    line: cst.SimpleStatementLine | cst.BaseCompoundStatement, names: set[str]
+) -> cst.SimpleStatementLine | cst.BaseCompoundStatement | None:
+    node = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+    if not isinstance(node, (cst.Import, cst.ImportFrom)) or isinstance(node.names, cst.ImportStar):
+        return line
+    aliases = [alias for alias in node.names if _bound(alias) not in names]
+    if len(aliases) == len(node.names):
+        return line
+    if not aliases:
+        return None
+    aliases[-1] = aliases[-1].with_changes(comma=node.names[-1].comma)
+    return line.with_changes(body=[node.with_changes(names=aliases)])
 
 
 def _bound(alias: cst.ImportAlias) -> str:
