@@ -59,6 +59,9 @@ def judge(data: bytes, options: Options | None = None) -> Verdict:
     if not verdict.triggered and (result.changed or result.findings):
         verdict.broken.append("a file without a trigger word was not left alone")
     verdict.broken += _unreadable(result.findings)
+    for finding in result.remaining:
+        if options.applies(finding.fix):
+            verdict.broken.append(f"line {finding.line}: the edit of {finding.code} is left")
     if new != data:
         verdict.broken += _second_run(new, options)
         verdict.broken += compare(data, new, result.applied, options)

@@ -135,3 +135,32 @@ def test_parameter_table_is_needed() -> None:
             and new[: len(old)] != old
         ]
         assert differs, f"{name} has the same parameters everywhere"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            'os.system("CUDA_VISIBLE_DEVICES=0 python a.py --device cuda")',
+            'os.system("ASCEND_RT_VISIBLE_DEVICES=0 python a.py --device npu")',
+        ),
+        (
+            'os.system(f"CUDA_VISIBLE_DEVICES={i} torchrun a.py --backend=nccl -o {o}")',
+            'os.system(f"ASCEND_RT_VISIBLE_DEVICES={i} torchrun a.py --backend=hccl -o {o}")',
+        ),
+        (
+            'run(["bash", "-c", "CUDA_LAUNCH_BLOCKING=1 python a.py --backend=nccl"])',
+            'run(["bash", "-c", "ASCEND_LAUNCH_BLOCKING=1 python a.py --backend=hccl"])',
+        ),
+        (
+            'os.system(\n    "CUDA_VISIBLE_DEVICES=0 python a.py "\n    "--device cuda:0")',
+            'os.system(\n    "ASCEND_RT_VISIBLE_DEVICES=0 python a.py "\n    "--device npu:0")',
+        ),
+    ],
+)
+def test_two_rules_edit_one_literal_in_one_run(before: str, after: str) -> None:
+    result = rewrite_source(f"import os\n{before}\n", Options())
+    assert result.text == f"import os\n{after}\n"
+    assert {finding.code for finding in result.applied} >= {"NPU322", "NPU325"}
+    assert result.remaining == ()
+    assert not rewrite_source(result.text, Options()).changed

@@ -52,3 +52,13 @@ def test_metadata(rule: Rule) -> None:
 def test_names_are_unique() -> None:
     names = [rule.name for rule in load_rules()]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+@pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
+def test_no_edit_is_left_for_a_second_run(rule: Rule, unsafe: bool) -> None:
+    for example in rule.examples:
+        options = replace(_options(rule, example), unsafe=unsafe)
+        result = rewrite_source(example.before, options)
+        assert not any(options.applies(finding.fix) for finding in result.remaining)
+        assert not rewrite_source(result.text, options).changed

@@ -165,11 +165,47 @@ class _Run:
             return
         if settled.edits:
             new = settled.new_text(self.facts.source)
+            late = {f.code for f in taken if not f.applied and self.options.applies(f.fix)}
+            if late:
+                new, done = self._again(settled.unit, new, late)
+                taken = [_in_the_end(f, done) if f.code in late else f for f in taken]
             self.changes.append(Change(settled.unit.start, settled.unit.end, settled.text, new))
         if settled.needs:
             self.needs |= settled.needs
             self.scopes.append(settled.unit.scope)
         self.findings += taken
+
+    def _again(self, unit: Unit, text: str, codes: set[str]) -> tuple[str, set[str]]:
+        """The new text with the edits of rules that another rule's edit got in the way of.
+
+        They are asked about what it wrote, as a second run would. Returns the codes of those
+        that edited something, too.
+        """
+        first, last = map(self.facts.source.line_of, (unit.start, unit.end))
+        if not codes or any(first <= line <= last for line in self.suppressions.lines):
+            return text, set()
+        try:
+            module = cst.parse_module(unit.prefix + text + unit.suffix)
+        except cst.ParserSyntaxError:  # one statement became several lines
+            return text, set()
+        site = UnitSite(unit, module, self.facts, self.options)
+        settled = _Settled(unit, text, site, self.options)
+        asked = _dispatch(frozenset(filter(text.__contains__, rule_words())), self.options)
+        done = set()
+        for proposal in filter(settled.is_inside, _ask(module, site, asked)):
+            code = proposal.rule.code
+            if (
+                code in codes
+                and settled.take(proposal, settled.finding(proposal, self.facts)).applied
+            ):
+                done.add(code)
+        if not done or settled.lost():
+            return text, set()
+        self.needs |= settled.needs
+        if settled.needs:
+            self.scopes.append(unit.scope)
+        new, more = self._again(unit, settled.new_text(self.facts.source), codes - done)
+        return new, done | more
 
     def _unreadable(self, unit: Unit) -> Finding:
         line, column = self.facts.source.position(unit.start)
@@ -216,6 +252,13 @@ class _Run:
             "torch_npu." in change.new and not change.new.startswith(("import ", "from "))
             for change in self.changes
         )
+
+
+def _in_the_end(finding: Finding, done: set[str]) -> Finding:
+    """A finding whose edit came second: made after all, or gone with what was edited."""
+    if finding.applied or finding.code in done:
+        return replace(finding, applied=True)
+    return replace(finding, fix=FixLevel.NONE)
 
 
 def _whole_line(source: Source, change: Change) -> tuple[int, int, str]:
