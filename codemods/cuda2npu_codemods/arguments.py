@@ -67,7 +67,7 @@ _BACKEND_ARGUMENTS = {
 _BACKEND_METHODS = {"init_process_group": 0, "new_group": 2}
 _OTHER_COLLECTIVES = ("horovod", "ray.util.collective", "ray.experimental", "chainermn")
 """Packages whose ``backend="nccl"`` is no process group of torch."""
-_DEVICE_METHODS = frozenset({"to", "to_empty", "set_default_device", "init_device_mesh"})
+_DEVICE_METHODS = frozenset({"to", "cuda", "to_empty", "set_default_device", "init_device_mesh"})
 _STRING_METHODS = frozenset(
     "startswith endswith removeprefix removesuffix replace split rsplit partition "
     "strip lstrip count index find".split()
@@ -80,19 +80,31 @@ _OPTION_FUNCTIONS = frozenset("add_argument add_option option argument Option Ar
 _OPTION_KEYWORDS = frozenset(["default", "choices", "const"])
 _DEFAULT_KEYWORDS = frozenset(["default", "default_factory", "factory", "value"])
 
-_STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins))
+_STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins)) | {"torch"}
+"""Packages whose functions are known: a string they take by position is no device."""
 
 
 def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode | None:
     if names_backend(keyword) and _is_other_collective(site, call):
         return Use.FOREIGN
-    if names_device(keyword):
-        return Use.DEVICE
+    if names_device(keyword) or (keyword == "type" and site.name(call.func) == "torch.device"):
+        return Use.DEVICE if _may_be_torch(site, call) else Use.UNKNOWN_ARGUMENT
     if names_backend(keyword):
         return Use.BACKEND
     if keyword in _OPTION_KEYWORDS and terminal(call.func) in _OPTION_FUNCTIONS:
         return _option(site, call)
     return call if keyword in _DEFAULT_KEYWORDS else None
+
+
+def _may_be_torch(site: Site, call: cst.Call) -> bool:
+    """False for a package of others in a file without torch: its device may be of any kind."""
+    if site.file.imports("torch"):
+        return True
+    name = site.name(call.func)
+    if name is None or "." not in name:
+        return True
+    head = name.partition(".")[0]
+    return head in _STANDARD or head in ("", "typer", "click") or head.startswith("torch")
 
 
 def _is_other_collective(site: Site, call: cst.Call) -> bool:
@@ -111,12 +123,20 @@ def _option(site: Site, call: cst.Call) -> Use | cst.CSTNode | None:
     return None if flags else call
 
 
+def _by_table(name: str | None, position: int) -> Use | None:
+    """What a function of torch, known by name, takes at a position."""
+    if name in _DEVICE_ARGUMENTS:
+        return Use.DEVICE if _DEVICE_ARGUMENTS[name] == position else Use.TEXT
+    if name in _BACKEND_ARGUMENTS:
+        return Use.BACKEND if _BACKEND_ARGUMENTS[name] == position else Use.TEXT
+    return Use.DEVICE if name is not None and name.startswith("torch.cuda.") else None
+
+
 def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNode | None:
     name, callee = site.name(call.func), terminal(call.func)
-    if name in _DEVICE_ARGUMENTS:
-        return Use.DEVICE if _DEVICE_ARGUMENTS[name] == position else None
-    if name in _BACKEND_ARGUMENTS:
-        return Use.BACKEND if _BACKEND_ARGUMENTS[name] == position else None
+    known = _by_table(name, position)
+    if known is not None:
+        return known
     if isinstance(call.func, cst.Attribute):
         use = _method(site, call.func, position, call)
         if use is not None:

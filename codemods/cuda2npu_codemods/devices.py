@@ -23,7 +23,7 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
     on=cst.SimpleString,
     words=("cuda",),
     fix=FixLevel.SAFE,
-    why='the device type of an Ascend NPU is "npu"; "cuda" fails or falls to the CPU',
+    why='the device type of an Ascend NPU is "npu"; "cuda" raises there, or a test for it fails',
     examples=(
         rewrite('x = x.to("cuda:0")', 'x = x.to("npu:0")'),
         rewrite("device = 'cuda' if ok else 'cpu'", "device = 'npu' if ok else 'cpu'"),
@@ -46,6 +46,11 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
             'def f(device: Literal["cuda", "cpu"] = "cuda"): pass',
             'def f(device: Literal["npu", "cpu"] = "npu"): pass',
         ),
+        rewrite('d = torch.device(type="cuda", index=1)', 'd = torch.device(type="npu", index=1)'),
+        rewrite('x = x.cuda("cuda")', 'x = x.npu("npu")'),
+        rewrite('torch.cuda.synchronize("cuda")', 'torch.npu.synchronize("npu")'),
+        leave('import xgboost\nm = xgboost.XGBClassifier(device="cuda")'),
+        leave('import requests, torch\nrequests.post(u, json={"device": "cuda"})'),
         leave('p.add_argument("--cuda", action="store_true")'),
         leave('impl = "cuda"'),
         leave('assert impl in ("ref", "cuda")'),
@@ -73,8 +78,24 @@ def device_string(node: cst.SimpleString, site: Site) -> Fix | None:
             return None
         if others & OTHER_ACCELERATORS:
             literal = with_value(node, "cuda", "npu")
-            return Fix({element: (element, element.with_changes(value=literal))})
-    return Fix({node: with_value(node, "cuda", "npu")})
+            return Fix({element: (element, element.with_changes(value=literal))}, quiet=True)
+    return Fix({node: with_value(node, "cuda", "npu")}, quiet=_is_quiet(node, site))
+
+
+_QUIET_CALLEES = frozenset("autocast GradScaler custom_fwd custom_bwd".split())
+
+
+def _is_quiet(node: cst.CSTNode, site: Site) -> bool:
+    """A comparison only takes the other branch; autocast and GradScaler switch themselves off."""
+    if comparison_of(node, site) is not None:
+        return True
+    arg = site.parent(node)
+    call = site.parent(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(call, cst.Call):
+        return False
+    if terminal(call.func) in _QUIET_CALLEES:
+        return True
+    return isinstance(call.func, cst.Attribute) and is_device(site, call.func.value)
 
 
 def _is_unmistakable(value: str) -> bool:
@@ -148,11 +169,16 @@ def device_f_string(node: cst.FormattedString, site: Site) -> Fix | None:
     on=cst.SimpleString,
     words=("cuda",),
     fix=FixLevel.UNSAFE,
-    why='"cuda" goes to a function that this file does not define: if it takes a device, '
-    'write "npu", or run with --unsafe',
+    why='"cuda" goes to a function of which this file does not show that it takes a device of '
+    'torch: if it does, write "npu", or run with --unsafe',
     examples=(
         rewrite('model = load("b0", "cuda")', 'model = load("b0", "npu")'),
+        rewrite(
+            'import faiss_lite\nm = faiss_lite.Index(device="cuda")',
+            'import faiss_lite\nm = faiss_lite.Index(device="npu")',
+        ),
         leave('print("b0", "cuda")'),
+        leave('import torch\ntorch.save(x, "cuda")'),
     ),
 )
 def device_string_unproven(node: cst.SimpleString, site: Site) -> Fix | None:

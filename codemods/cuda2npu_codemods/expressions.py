@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from cuda2npu.rule import Site
+from cuda2npu.rule import FOREIGN_PACKAGES, Site
 from cuda2npu_codemods.words import (
     HOST_DEVICES,
     OTHER_ACCELERATORS,
@@ -17,10 +17,8 @@ from cuda2npu_codemods.words import (
 
 Names = Callable[[str], bool]
 
-FOREIGN_HEADS = frozenset(
-    "cupy cp numba pycuda tensorflow tf jax jnp mxnet mx paddle tensorrt trt "
-    "onnxruntime ort tvm taichi cudf faiss nvidia onnx".split()
-)
+FOREIGN_HEADS = FOREIGN_PACKAGES | frozenset({"cp", "tf", "jnp", "mx", "trt", "ort", "xgb", "lgb"})
+"""With the names that such packages go by where a star import or notebook brought them."""
 FOREIGN_METHODS = frozenset(
     "bind_input bind_output bind_ortvalue_input bind_ortvalue_output "
     "ortvalue_from_numpy ortvalue_from_shape_and_type set_providers".split()

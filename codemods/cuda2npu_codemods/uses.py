@@ -133,10 +133,17 @@ def _dict_element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | 
     key = string(parent.key)
     if is_table_by_device(site.parent(parent)):
         return Use.KEY
+    if any(isinstance(a, cst.Call) and is_foreign_call(site, a) for a in site.ancestors(parent)):
+        return Use.FOREIGN
     if key and by_name(key):
-        return by_name(key)
+        return Use.UNKNOWN_ARGUMENT if _is_booster_setting(site) else by_name(key)
     outward = use_of(site, site.parent(parent) or parent)
     return outward if outward in (Use.DEVICE, Use.BACKEND) else None
+
+
+def _is_booster_setting(site: Site) -> bool:
+    """``{"device": "cuda"}`` beside lightgbm may be its parameters as well as torch's."""
+    return any(map(site.file.imports, ("xgboost", "lightgbm", "catboost")))
 
 
 def _assigned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from cuda2npu.rule import FileView
+from cuda2npu.rule import FOREIGN_PACKAGES, FileView
 from cuda2npu.scopes import Function, attribute_chain
 from cuda2npu.source import Source
 from cuda2npu.statements import Statements
 
-FOREIGN = frozenset(
-    "cupy numba pycuda tensorflow jax mxnet paddle tensorrt onnxruntime nvidia tvm "
-    "taichi cuda cudf cuml faiss kaldi triton_python_backend_utils".split()
-)
-"""Packages with a CUDA interface of their own, which is not PyTorch's."""
+_OTHER_RUNTIMES = FOREIGN_PACKAGES - set("requests httpx aiohttp urllib json yaml".split())
 
 
 class FileFacts(FileView):
@@ -57,7 +53,7 @@ class FileFacts(FileView):
     def is_foreign(self) -> bool:
         """Whether the file speaks to CUDA through other packages and never through torch."""
         tops = {name.partition(".")[0] for name in self._modules if name}
-        return bool(tops & FOREIGN) and not any(top.startswith("torch") for top in tops)
+        return bool(tops & _OTHER_RUNTIMES) and not any(top.startswith("torch") for top in tops)
 
     def imports(self, module: str) -> bool:
         return module in self._modules

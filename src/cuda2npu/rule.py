@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     """A node, several statements in place of one, or None to remove an argument or element."""
 
 __all__ = [
+    "FOREIGN_PACKAGES",
     "Example",
     "FileView",
     "Fix",
@@ -48,6 +49,15 @@ __all__ = [
     "rewrite",
     "rule",
 ]
+
+
+FOREIGN_PACKAGES = frozenset(
+    "cupy numba pycuda tensorflow jax mxnet paddle tensorrt onnxruntime onnx nvidia tvm taichi "
+    "cuda cudf cuml cugraph rmm faiss kaldi triton_python_backend_utils xgboost lightgbm catboost "
+    "ctranslate2 faster_whisper warp openvino llama_cpp spacy thinc requests httpx aiohttp urllib "
+    "json yaml".split()
+)
+"""Packages whose devices, backends and ``cuda`` are not PyTorch's, or which only pass data on."""
 
 
 @dataclass(frozen=True, slots=True)
