@@ -29,7 +29,7 @@ class Ported:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._chooses: dict[ast.AST, bool] = {}
+        self._asks: dict[ast.AST, bool] = {}
 
     @cached_property
     def mentions_npu(self) -> bool:
@@ -53,9 +53,8 @@ class Ported:
     def covers(self, unit: Unit) -> bool:
         """Whether the unit stands in code that is not for this tool to change.
 
-        Either the code already chooses between CUDA and the NPU: a function, an ``if`` chain
-        or an expression with a test that asks for each. Or its branch runs another runtime
-        with a CUDA interface of its own.
+        Either the code already chooses between CUDA and the NPU, and the unit belongs to the
+        choice. Or its branch runs another runtime with a CUDA interface of its own.
         """
         if self.mentions_runtime and any(_is_foreign_branch(b, unit) for b in unit.blocks):
             return True
@@ -63,26 +62,82 @@ class Ported:
             return False
         around = [*unit.blocks, unit.statement]
         functions = [n for n in around if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        chains = [n for n in around if isinstance(n, ast.If)]
         if any(_CUDA_QUESTION.fullmatch(function.name) for function in functions):
             return True  # is_cuda_available() beside is_npu_available()
-        simple = [unit.statement] if not hasattr(unit.statement, "body") else []
-        return any(map(self._chooses_npu, [*functions[-1:], *chains, *simple]))
+        if _is_other_arm(unit) or _chooses(unit.statement):
+            return True
+        return bool(functions) and self._asks_for_npu(functions[-1]) and _is_arm_for_cuda(unit)
 
-    def _chooses_npu(self, node: ast.AST) -> bool:
-        if node not in self._chooses:
-            tests = _chain(node) if isinstance(node, ast.If) else list(_questions(node))
-            self._chooses[node] = _asks_for_both(tests)
-        return self._chooses[node]
+    def _asks_for_npu(self, function: ast.AST) -> bool:
+        if function not in self._asks:
+            self._asks[function] = any(map(_asks_for_npu, _tests(function)))
+        return self._asks[function]
 
 
-def _questions(node: ast.AST) -> Iterator[ast.expr]:
-    """Comparisons and ``is_available()`` calls, wherever in a function they stand."""
+def _tests(node: ast.AST) -> Iterator[ast.expr]:
+    """Conditions, comparisons and ``is_available()`` calls below a node."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Compare) or (
+        if isinstance(inner, (ast.If, ast.IfExp)):
+            yield inner.test
+        elif isinstance(inner, ast.Compare) or (
             isinstance(inner, ast.Call) and "available" in ast.unparse(inner.func)
         ):
             yield inner
+
+
+def _chooses(statement: ast.AST) -> bool:
+    """Whether the statement itself decides for the NPU or for something else."""
+    if not hasattr(statement, "body"):
+        choices = (n.test for n in ast.walk(statement) if isinstance(n, ast.IfExp))
+        if any(map(_asks_for_npu, choices)):
+            return True
+    return _asks_for_both(_own_tests(statement))
+
+
+def _own_tests(statement: ast.AST) -> list[ast.expr]:
+    """The tests of an ``if`` and its other arms, or those inside a simple statement."""
+    if isinstance(statement, ast.If):
+        return _chain(statement)
+    return [] if hasattr(statement, "body") else list(_tests(statement))
+
+
+def _is_other_arm(unit: Unit) -> bool:
+    """Whether another arm of an ``if`` around the unit is the one for the NPU."""
+    for block in unit.blocks:
+        if not isinstance(block, ast.If):
+            continue
+        in_body = any(_is_inside(unit.statement, node) for node in block.body)
+        if _asks_for_npu(block.test):
+            if in_body == _is_negated(block.test):
+                return True
+        elif in_body and any(map(_asks_for_npu, _chain(block)[1:])):
+            return True
+    return False
+
+
+def _is_negated(test: ast.expr) -> bool:
+    """``if not is_npu_available():``, ``if device.type != "npu":``."""
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], (ast.NotEq, ast.NotIn))
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+
+
+def _is_arm_for_cuda(unit: Unit) -> bool:
+    """Whether the unit asks for CUDA or stands below an ``if`` that does.
+
+    A body that already speaks of the NPU is half edited, and no arm for CUDA.
+    """
+    if any(map(_asks_for_cuda, _own_tests(unit.statement))):
+        return not _body_is_for_npu(unit.statement)
+    return any(
+        isinstance(block, ast.If) and _asks_for_cuda(block.test) and not _body_is_for_npu(block)
+        for block in unit.blocks
+    )
+
+
+def _body_is_for_npu(statement: ast.AST) -> bool:
+    body: list[ast.stmt] = getattr(statement, "body", [])
+    return any(word == "npu" for node in body for word in _words(node))
 
 
 def _is_foreign_branch(block: ast.AST, unit: Unit) -> bool:
@@ -136,7 +191,7 @@ def _asks_for_cuda(test: ast.expr) -> bool:
     return any(_CUDA_QUESTION.fullmatch(word) for word in _words(test))
 
 
-def _words(test: ast.expr) -> Iterator[str]:
+def _words(test: ast.AST) -> Iterator[str]:
     for node in ast.walk(test):
         word = getattr(node, "attr", None) or getattr(node, "id", None)
         if isinstance(node, ast.Constant):
