@@ -223,3 +223,32 @@ def kernel_guard_available(node: cst.Attribute, site: Site) -> Report | None:
     if site.name(node) != "torch.cuda.is_available":
         return None
     return Report() if guards_kernel_import(site) else None
+
+
+@rule(
+    "NPU109",
+    "own-cuda-method",
+    on=cst.FunctionDef,
+    words=("def cuda",),
+    fix=FixLevel.NONE,
+    why="this class has a cuda() of its own, which is left; callers in other files are rewritten "
+    "to .npu(), so give the class an npu() too, for example `npu = cuda` below the method",
+    examples=(
+        report("class Batch:\n    def cuda(self):\n        return self"),
+        leave("class Batch:\n    def cuda(self):\n        return self\n    npu = cuda"),
+        leave("def cuda():\n    return True"),
+    ),
+)
+def own_cuda_method(node: cst.FunctionDef, site: Site) -> Report | None:
+    owner = next(iter(site.enclosing), None)
+    if node.name.value != "cuda" or not isinstance(owner, ast.ClassDef):
+        return None
+    if any(isinstance(d.decorator, cst.Name) for d in node.decorators):
+        return None  # a property is a flag
+    has_npu = any(
+        isinstance(inner, (ast.Name, ast.FunctionDef))
+        and "npu" in (getattr(inner, "id", ""), getattr(inner, "name", ""))
+        for member in owner.body
+        for inner in ast.walk(member)
+    )
+    return None if has_npu else Report(at=node.name)
