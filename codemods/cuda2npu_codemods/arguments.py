@@ -91,7 +91,7 @@ def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode |
         return Use.DEVICE if _may_be_torch(site, call) else Use.UNKNOWN_ARGUMENT
     if names_backend(keyword):
         return Use.BACKEND
-    if keyword in _OPTION_KEYWORDS and terminal(call.func) in _OPTION_FUNCTIONS:
+    if keyword in (*_OPTION_KEYWORDS, "type") and terminal(call.func) in _OPTION_FUNCTIONS:
         return _option(site, call)
     return call if keyword in _DEFAULT_KEYWORDS else None
 
@@ -132,6 +132,20 @@ def _by_table(name: str | None, position: int) -> Use | None:
     return Use.DEVICE if name is not None and name.startswith("torch.cuda.") else None
 
 
+def _is_definition(callee: str | None) -> bool:
+    return (callee or "").startswith("DEFINE_")
+
+
+def _option_value(callee: str, position: int, call: cst.Call) -> Use | cst.CSTNode | None:
+    """The default that a command-line option takes by position, or its choices; else a text."""
+    if _is_definition(callee) and position:  # absl: name, default, choices
+        return by_name(string(call.args[0].value) or "") or Use.TEXT
+    if callee in ("Option", "Argument") and position == 0:  # typer: default, flags
+        flags = [string(arg.value) or "" for arg in call.args[1:] if arg.keyword is None]
+        return Use.DEVICE if any(map(names_device, flags)) else call
+    return Use.TEXT
+
+
 def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNode | None:
     name, callee = site.name(call.func), terminal(call.func)
     known = _by_table(name, position)
@@ -141,9 +155,9 @@ def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNo
         use = _method(site, call.func, position, call)
         if use is not None:
             return use
-    if callee in _OPTION_FUNCTIONS or _is_exception(callee):
-        return Use.TEXT
-    if callee in ("str", "tuple", "list", "set", "frozenset", "field", "cast"):
+    if callee in _OPTION_FUNCTIONS or _is_definition(callee) or _is_exception(callee):
+        return _option_value(callee or "", position, call)
+    if callee in ("str", "tuple", "list", "set", "frozenset", "field", "cast", "Choice", "Field"):
         return call
     if _is_other_collective(site, call):
         return Use.FOREIGN

@@ -51,6 +51,58 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
         rewrite('torch.cuda.synchronize("cuda")', 'torch.npu.synchronize("npu")'),
         leave('import xgboost\nm = xgboost.XGBClassifier(device="cuda")'),
         leave('import requests, torch\nrequests.post(u, json={"device": "cuda"})'),
+        rewrite(
+            'OK = ["cpu", "cuda"]\nif device not in OK: raise ValueError',
+            'OK = ["cpu", "npu"]\nif device not in OK: raise ValueError',
+        ),
+        rewrite(
+            'class A:\n    kinds = ("cpu", "cuda")\n    def f(self, x):\n'
+            "        assert x.device.type in self.kinds",
+            'class A:\n    kinds = ("cpu", "npu")\n    def f(self, x):\n'
+            "        assert x.device.type in self.kinds",
+        ),
+        rewrite(
+            'every = set(["cuda", "cpu"] + [f"cuda:{i}" for i in range(8)])',
+            'every = set(["npu", "cpu"] + [f"npu:{i}" for i in range(8)])',
+        ),
+        rewrite('known = ["cpu", "cuda", "cuda:0"]', 'known = ["cpu", "npu", "npu:0"]'),
+        rewrite(
+            'class C:\n    device: str = field(default="cuda", metadata={"choices": ["cuda"]})',
+            'class C:\n    device: str = field(default="npu", metadata={"choices": ["npu"]})',
+        ),
+        rewrite(
+            '@click.option("--device", default="cuda", type=click.Choice(["cuda", "cpu"]))\n'
+            "def main(device): pass",
+            '@click.option("--device", default="npu", type=click.Choice(["npu", "cpu"]))\n'
+            "def main(device): pass",
+        ),
+        rewrite(
+            'def main(device: str = typer.Option("cuda", help="x")): pass',
+            'def main(device: str = typer.Option("npu", help="x")): pass',
+        ),
+        rewrite(
+            'def main(where: str = typer.Option("cuda", "--device")): pass',
+            'def main(where: str = typer.Option("npu", "--device")): pass',
+        ),
+        rewrite(
+            'flags.DEFINE_enum("device", "cuda", ["cuda", "cpu"], "where")',
+            'flags.DEFINE_enum("device", "npu", ["npu", "cpu"], "where")',
+        ),
+        rewrite(
+            'Where = Literal["cuda", "cpu"]\ndef f(device: Where = "cuda"): pass',
+            'Where = Literal["npu", "cpu"]\ndef f(device: Where = "npu"): pass',
+        ),
+        rewrite(
+            "x.to(f\"{'cuda' if ok else 'cpu'}:{rank}\")",
+            "x.to(f\"{'npu' if ok else 'cpu'}:{rank}\")",
+        ),
+        rewrite("d = f\"{'cuda'}:{rank}\"", "d = f\"{'npu'}:{rank}\""),
+        leave("print(f\"{'cuda'}:{rank}\")"),
+        leave('OK = ["cpu", "cuda"]\nif impl in OK: pass'),
+        leave('NAMES = {"gpu": "cuda"}\nif device in NAMES: pass'),
+        leave('Impl = Literal["cuda", "cpu"]\ndef f(impl: Impl): pass'),
+        leave('def main(impl: str = typer.Option("cuda")): pass'),
+        leave('@click.option("--impl", type=click.Choice(["cuda", "ref"]))\ndef f(impl): pass'),
         leave('p.add_argument("--cuda", action="store_true")'),
         leave('impl = "cuda"'),
         leave('assert impl in ("ref", "cuda")'),

@@ -71,6 +71,16 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
             'run(["python", "a.py", "--dist-backend", "nccl"])',
             'run(["python", "a.py", "--dist-backend", "hccl"])',
         ),
+        rewrite(
+            "class C:\n    backend: str = field(\n"
+            '        default="nccl", metadata={"choices": ["nccl", "gloo"]}\n    )',
+            "class C:\n    backend: str = field(\n"
+            '        default="hccl", metadata={"choices": ["hccl", "gloo"]}\n    )',
+        ),
+        rewrite(
+            'KNOWN = ("nccl", "gloo")\nassert args.backend in KNOWN',
+            'KNOWN = ("hccl", "gloo")\nassert args.backend in KNOWN',
+        ),
         leave('p.add_argument("--backend", choices=["nccl", "hccl", "gloo"])'),
         leave('state["nccl"] = 1'),
         leave('libs = ["nccl", "cudart"]'),

@@ -111,6 +111,33 @@ def _binding_denotes(site: Site, name: str, names: Names) -> bool:
     return False
 
 
+def denotes(node: ast.AST | None, names: Names) -> bool:
+    """The same question about an expression elsewhere in the file: by its names alone."""
+    if isinstance(node, ast.Name):
+        return names(node.id)
+    if isinstance(node, ast.Attribute):
+        if node.attr == "type" and names is names_device:
+            return last_name(node.value) not in ("self", "args", "cfg", "config", "opt")
+        return denotes(node.value, names) if node.attr == "value" else names(node.attr)
+    if isinstance(node, ast.Subscript):
+        key = getattr(node.slice, "value", None)
+        return names(key) if isinstance(key, str) else denotes(node.value, names)
+    if not isinstance(node, ast.Call):
+        return False
+    callee, first = last_name(node.func), node.args[0] if node.args else None
+    if callee in ("str", "repr"):
+        return denotes(first, names)
+    if callee in ("lower", "strip", "split", "partition") and isinstance(node.func, ast.Attribute):
+        return denotes(node.func.value, names)
+    return callee == "device" and names is names_device
+
+
+def last_name(node: ast.AST | None) -> str | None:
+    """The last identifier of a name or attribute."""
+    name = getattr(node, "attr", getattr(node, "id", None))
+    return name if isinstance(name, str) else None
+
+
 def is_foreign_call(site: Site, call: cst.Call) -> bool:
     """Whether a call goes to a package whose device names are its own."""
     callee = terminal(call.func)

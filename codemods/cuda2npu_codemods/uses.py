@@ -8,6 +8,7 @@ default. Only that place decides; the letters alone never do.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 
 import libcst as cst
@@ -29,7 +30,8 @@ from cuda2npu_codemods.expressions import (
     string,
     terminal,
 )
-from cuda2npu_codemods.words import HOST_DEVICES, OTHER_ACCELERATORS, OTHER_BACKENDS
+from cuda2npu_codemods.roles import annotated_use, compared_use
+from cuda2npu_codemods.words import DEVICE, HOST_DEVICES, OTHER_ACCELERATORS, OTHER_BACKENDS
 
 Step = Callable[[Site, cst.CSTNode, cst.CSTNode], "Use | cst.CSTNode | None"]
 
@@ -87,7 +89,25 @@ def _binary(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CS
     assert isinstance(parent, cst.BinaryOperation)
     if isinstance(parent.operator, cst.Modulo) and child is parent.right:
         return Use.TEXT
+    other = parent.right if child is parent.left else parent.left
+    if _are_devices(child) and re.search(r"""['"]cuda:""", site.code(other)):
+        return _unless_silent(site, parent)  # ["cpu", "cuda"] + [f"cuda:{i}" for …]
     return parent
+
+
+def _are_devices(node: cst.CSTNode) -> bool:
+    """Whether a list, tuple or set holds names of devices and nothing else."""
+    if not isinstance(node, (cst.List, cst.Tuple, cst.Set)) or not node.elements:
+        return False
+    devices = HOST_DEVICES | OTHER_ACCELERATORS | {"npu"}
+    values = [string(element.value) or "" for element in node.elements]
+    return all(value in devices or DEVICE.fullmatch(value) for value in values)
+
+
+def _unless_silent(site: Site, node: cst.CSTNode) -> Use:
+    """A device by what it says, unless the place shows that it is none."""
+    use = use_of(site, node)
+    return use if use in (Use.KEY, Use.TEXT, Use.FOREIGN, Use.BACKEND) else Use.DEVICE
 
 
 def _method_of_string(
@@ -137,6 +157,10 @@ def _dict_element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | 
         return Use.FOREIGN
     if key and by_name(key):
         return Use.UNKNOWN_ARGUMENT if _is_booster_setting(site) else by_name(key)
+    holder = site.parent(site.parent(parent) or parent)
+    if key == "choices" and isinstance(holder, cst.Arg) and holder.keyword is not None:
+        # field(default="nccl", metadata={"choices": ["nccl", "gloo"]})
+        return site.parent(holder) if holder.keyword.value == "metadata" else None
     outward = use_of(site, site.parent(parent) or parent)
     return outward if outward in (Use.DEVICE, Use.BACKEND) else None
 
@@ -153,10 +177,21 @@ def _assigned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.
         assert isinstance(parent, (cst.AnnAssign, cst.NamedExpr, cst.AugAssign))
         targets = [parent.target]
     for target in targets:
-        use = _target(site, target)
+        use = _target(site, target) or _by_role(site, child, terminal(target))
         if use is not None:
             return use
     return None
+
+
+def _by_role(site: Site, value: cst.CSTNode, name: str | None) -> Use | None:
+    """What a variable turns out to be where the file compares or annotates with it."""
+    if name is None or isinstance(value, cst.Dict):
+        return None  # what is looked up in a dictionary are its keys
+    if isinstance(value, cst.Subscript):
+        return annotated_use(site.file.tree, name)
+    if not re.search(rf"(\bin|[=!]=)\s*(\w+\.)*{name}\b", site.file.text):
+        return None
+    return compared_use(site.file.tree, name)
 
 
 def _element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
@@ -166,6 +201,8 @@ def _element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.C
         return parent
     index = [element is parent for element in container.elements].index(True)
     holder = site.parent(container)
+    if _are_devices(container) and ":" in site.code(container):
+        return _unless_silent(site, container)  # "cuda" beside "cuda:0"
     if isinstance(holder, cst.Assign):
         target = holder.targets[0].target
         if isinstance(target, cst.Tuple) and len(target.elements) == len(container.elements):
@@ -252,6 +289,19 @@ def _text(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use:
     return Use.TEXT
 
 
+def _formatted(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
+    """Text for people, except in ``f"{'cuda'}:{i}"``."""
+    whole = site.parent(parent)
+    parts = whole.parts if isinstance(whole, cst.FormattedString) else ()
+    if not parts or parts[0] is not parent:
+        return Use.TEXT
+    rest = "".join(p.value if isinstance(p, cst.FormattedStringText) else "{}" for p in parts[1:])
+    if not re.fullmatch(r"(:(\{\}|\d+))?", rest):
+        return Use.TEXT
+    assert whole is not None
+    return _unless_silent(site, whole) if rest else whole
+
+
 def _case(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
     match = next((a for a in site.ancestors(parent) if isinstance(a, cst.Match)), None)
     return by_operand(site, match.subject) if match else None
@@ -284,7 +334,7 @@ _STEPS: dict[type[cst.CSTNode], Step] = {
     cst.CompFor: _loop,
     cst.Index: _index,
     cst.Annotation: _annotated,
-    cst.FormattedStringExpression: _text,
+    cst.FormattedStringExpression: _formatted,
     cst.Raise: _text,
     cst.MatchValue: _case,
 }

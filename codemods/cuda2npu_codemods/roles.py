@@ -1,0 +1,42 @@
+"""What a variable of the file turns out to hold, by the places that compare or annotate with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from cuda2npu_codemods.arguments import Use, by_name
+from cuda2npu_codemods.expressions import denotes, last_name
+from cuda2npu_codemods.words import names_backend, names_device
+
+
+def compared_use(tree: ast.Module, name: str) -> Use | None:
+    """``device in NAME`` and ``x.device.type == NAME``: NAME holds devices."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+            left, right = node.left, node.comparators[0]
+            if last_name(right) == name:
+                if denotes(left, names_device):
+                    return Use.DEVICE
+                if denotes(left, names_backend):
+                    return Use.BACKEND
+    return None
+
+
+def annotated_use(tree: ast.Module, alias: str) -> Use | None:
+    """``def f(device: Alias)``: the alias lists devices."""
+    for name, annotation in _annotations(tree):
+        if any(last_name(part) == alias for part in ast.walk(annotation)):
+            use = by_name(name)
+            if use is not None:
+                return use
+    return None
+
+
+def _annotations(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Parameters, fields and variables with their annotations."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            yield node.arg, node.annotation
+        elif isinstance(node, ast.AnnAssign):
+            yield last_name(node.target) or "", node.annotation
