@@ -7,10 +7,12 @@ raises "only floating-point types are supported as the default type".
 
 from __future__ import annotations
 
+import ast
+
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import string
+from cuda2npu_codemods.expressions import last_name, string
 
 SETTER = "torch.set_default_tensor_type"
 _DTYPES = {"HalfTensor": "torch.float16", "BFloat16Tensor": "torch.bfloat16"}
@@ -80,11 +82,18 @@ _WHY = (
             "if gpu:\n    torch.set_default_dtype(torch.float16)\n"
             '    torch.set_default_device("npu")',
         ),
+        rewrite(
+            "torch.set_default_tensor_type(torch.cuda.FloatTensor)\n"
+            "torch.set_default_tensor_type('torch.FloatTensor')",
+            "torch.set_default_device(\"npu\")\ntorch.set_default_device('cpu')",
+        ),
         leave("torch.set_default_tensor_type(torch.FloatTensor)"),
     ),
 )
 def default_tensor_type(node: cst.Call, site: Site) -> Fix | None:
-    if site.name(node.func) != SETTER or len(node.args) != 1 or not _says_cuda(node, site):
+    if site.name(node.func) != SETTER or len(node.args) != 1:
+        return None
+    if not _says_cuda(node, site) and not all(_cuda_types(site) or [False]):
         return None
     argument = node.args[0]
     setter = site.spell("torch.set_default_device")
@@ -98,8 +107,27 @@ def default_tensor_type(node: cst.Call, site: Site) -> Fix | None:
     return Fix({statement: (cst.Expr(dtype), cst.Expr(on_npu))})
 
 
+def _cuda_types(site: Site) -> list[bool]:
+    """The CUDA types that the file sets: whether each is the float32 one, device and no dtype."""
+    return [
+        "FloatTensor" in ast.unparse(call.args[0])
+        for call in ast.walk(site.file.tree)
+        if isinstance(call, ast.Call)
+        and len(call.args) == 1
+        and last_name(call.func) == "set_default_tensor_type"
+        and "cuda" in ast.unparse(call.args[0])
+    ]
+
+
 def _says_cuda(node: cst.Call, site: Site) -> bool:
     return "cuda" in site.code(node)
+
+
+_RESET = (
+    "this sets the default type back to the CPU's, but the default device, which takes the CUDA "
+    "type's place in this file, stays the NPU: write torch.set_default_device('cpu') as well, and "
+    "set_default_dtype where the type differs"
+)
 
 
 @rule(
@@ -112,11 +140,18 @@ def _says_cuda(node: cst.Call, site: Site) -> bool:
     examples=(
         report("torch.set_default_tensor_type(f'torch.cuda.{kind}Tensor')"),
         report("x = torch.set_default_tensor_type(torch.cuda.HalfTensor)"),
+        report(
+            "torch.set_default_tensor_type(torch.cuda.HalfTensor)\n"
+            "y = torch.set_default_tensor_type(torch.FloatTensor)"
+        ),
         leave("torch.set_default_tensor_type('torch.cuda.FloatTensor')"),
         leave("torch.set_default_tensor_type(torch.DoubleTensor)"),
     ),
 )
 def default_tensor_type_unproven(node: cst.Call, site: Site) -> Report | None:
-    if site.name(node.func) != SETTER or not _says_cuda(node, site):
+    if site.name(node.func) != SETTER:
         return None
+    if not _says_cuda(node, site):
+        resets = _cuda_types(site) and default_tensor_type.function(node, site) is None
+        return Report(_RESET) if resets else None
     return Report() if default_tensor_type.function(node, site) is None else None

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
 from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
-from cuda2npu_codemods.expressions import is_device, is_table_by_device, string, terminal
+from cuda2npu_codemods.expressions import (
+    denotes,
+    is_device,
+    is_table_by_device,
+    last_name,
+    string,
+    terminal,
+)
+from cuda2npu_codemods.words import HOST_DEVICES, OTHER_ACCELERATORS, names_device
 
 
 @rule(
@@ -41,7 +51,7 @@ _CUDA_VALUE = re.compile(r"\bcuda\b|['\"](nccl|cuda(:\d+)?)['\"]")
 @rule(
     "NPU116",
     "table-by-device",
-    on=cst.DictElement,
+    on=(cst.DictElement, cst.Arg),
     words=("cuda",),
     fix=FixLevel.NONE,
     why="a table by device has an entry for cuda and none for npu; it was left: add an entry "
@@ -49,16 +59,76 @@ _CUDA_VALUE = re.compile(r"\bcuda\b|['\"](nccl|cuda(:\d+)?)['\"]")
     examples=(
         report('SEED = {"cuda": torch.cuda.manual_seed, "cpu": torch.manual_seed}'),
         report('BACKENDS = {"cuda": "nccl", "cpu": "gloo"}'),
+        report('SIZES = {"cuda": 64, "cpu": 8}\nn = SIZES[x.device.type]'),
+        report('n = {"cuda": 64, "cpu": 8}.get(str(device), 4)'),
+        report("n = dict(cuda=64, cpu=8)[x.device.type]"),
+        report("class A:\n    n = dict(cuda=64, cpu=8)\n    def f(s, x): s.n[x.device.type]"),
         leave('SEED = {"cuda": torch.cuda.manual_seed, "npu": torch.npu.manual_seed}'),
         leave('state = {"cuda": torch.cuda.get_rng_state(), "step": 1}'),
+        leave('SIZES = {"cuda": 64, "cpu": 8}\nn = SIZES[impl]'),
+        leave("n = dict(cuda=64, npu=32, cpu=8)[x.device.type]"),
+        leave("n = dict(cuda=True, x=x.device)[x.device.type]"),
     ),
 )
-def table_by_device(node: cst.DictElement, site: Site) -> Report | None:
+def table_by_device(node: cst.DictElement | cst.Arg, site: Site) -> Report | None:
+    table = _table(node, site)
+    if table is None:
+        return None
+    value, at = node.value, node.key if isinstance(node, cst.DictElement) else node
+    lookups = _lookups(table, site)
+    if lookups and all(lookups):
+        return Report(_DEFAULT, quiet=True, at=at)
+    says_cuda = isinstance(node, cst.DictElement) and _CUDA_VALUE.search(site.code(value))
+    return Report(at=at) if lookups or says_cuda else None
+
+
+_DEFAULT = (
+    "a table by device has an entry for cuda and none for npu; it was left, and the NPU takes the "
+    "default of the lookup: add an entry for npu if it needs its own"
+)
+
+
+def _table(node: cst.DictElement | cst.Arg, site: Site) -> cst.BaseExpression | None:
+    """The table whose entry for CUDA the node is, when it knows other devices but no NPU."""
     table = site.parent(node)
-    if string(node.key) != "cuda" or not is_table_by_device(table):
+    if isinstance(node, cst.DictElement):
+        if string(node.key) != "cuda" or not is_table_by_device(table):
+            return None
+        assert isinstance(table, cst.Dict)
+        keys = {string(e.key) for e in table.elements if isinstance(e, cst.DictElement)}
+        return None if "npu" in keys else table
+    if node.keyword is None or node.keyword.value != "cuda" or not isinstance(table, cst.Call):
         return None
-    assert isinstance(table, cst.Dict)
-    keys = {string(e.key) for e in table.elements if isinstance(e, cst.DictElement)}
-    if "npu" in keys or not _CUDA_VALUE.search(site.code(node.value)):
-        return None
-    return Report(at=node.key)
+    keywords = {arg.keyword.value for arg in table.args if arg.keyword is not None}
+    known = terminal(table.func) == "dict" and keywords & (HOST_DEVICES | OTHER_ACCELERATORS)
+    return table if known and "npu" not in keywords else None
+
+
+def _lookups(table: cst.BaseExpression, site: Site) -> list[bool]:
+    """Where the file looks the table up by a device: whether each lookup has a default."""
+    holder = site.parent(table)
+    if isinstance(holder, cst.Subscript):
+        index = holder.slice[0].slice
+        return [False] if isinstance(index, cst.Index) and is_device(site, index.value) else []
+    if isinstance(holder, cst.Attribute):
+        call = site.parent(holder)
+        if not isinstance(call, cst.Call) or holder.attr.value != "get" or not call.args:
+            return []
+        return [len(call.args) > 1] if is_device(site, call.args[0].value) else []
+    if isinstance(holder, cst.Assign):
+        name = terminal(holder.targets[0].target)
+    else:
+        name = terminal(holder.target) if isinstance(holder, cst.AnnAssign) else None
+    return list(_lookups_of(name, site.file.tree)) if name is not None else []
+
+
+def _lookups_of(name: str, tree: ast.Module) -> Iterator[bool]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript):
+            if last_name(node.value) == name and denotes(node.slice, names_device):
+                yield False
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            looks_up = node.func.attr == "get" and last_name(node.func.value) == name
+            falls_back = "cuda" in ast.unparse(node.args[-1])  # NPU115
+            if looks_up and not falls_back and denotes(node.args[0], names_device):
+                yield len(node.args) > 1
