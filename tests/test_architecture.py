@@ -28,7 +28,7 @@ LAYERS = (
     ),
     ("site", "imports", "unused", "ported", "shim"),
     ("engine",),
-    ("files", "config", "project"),
+    ("exclude", "files", "config", "project"),
     ("report",),
     ("smoke",),
     ("cli", "__main__"),

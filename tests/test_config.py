@@ -6,8 +6,7 @@ import pytest
 
 from cuda2npu import packs
 from cuda2npu.config import Settings, configure, nearest
-from cuda2npu.files import UsageError
-from cuda2npu.model import Target
+from cuda2npu.model import Target, UsageError
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from cuda2npu import files
-from cuda2npu.files import Exclude, UsageError, WriteError
+from cuda2npu.exclude import Exclude
+from cuda2npu.files import WriteError
+from cuda2npu.model import UsageError
 
 
 def make(root: Path, *names: str) -> None:
@@ -45,16 +47,70 @@ class TestDiscover:
     def test_named_file_is_taken_whatever_its_name(self, tmp_path: Path) -> None:
         make(tmp_path, "train", "venv/x.txt")
         paths = (tmp_path / "train", tmp_path / "venv/x.txt")
-        assert below(tmp_path, *paths, exclude=Exclude(["train"])) == ["train", "venv/x.txt"]
+        assert below(tmp_path, *paths, exclude=Exclude(["x"])) == ["train", "venv/x.txt"]
+
+    @pytest.mark.parametrize(
+        ("pattern", "based", "expected"),
+        [
+            ("b.py", True, ["a.py"]),
+            ("gen/", True, ["a.py"]),
+            ("src/gen", True, ["a.py"]),
+            ("gen/b.py", True, ["a.py", "src/gen/b.py"]),
+            ("*.py", False, []),
+            ("src/gen/", False, ["a.py"]),
+        ],
+    )
+    def test_named_file_that_is_excluded(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        pattern: str,
+        based: bool,
+        expected: list[str],
+    ) -> None:
+        make(tmp_path, "a.py", "src/gen/b.py")
+        monkeypatch.chdir(tmp_path)
+        exclude = Exclude([pattern], base=tmp_path if based else None)
+        plan = files.discover(["a.py", "src/gen/b.py"], exclude)
+        assert [job.path for job in plan.jobs] == expected
+        assert len(plan.excluded) == 2 - len(expected)
 
     def test_each_file_once(self, tmp_path: Path) -> None:
         make(tmp_path, "a.py", "sub/b.py")
         paths = (tmp_path / "sub/b.py", tmp_path, tmp_path / "sub/../a.py")
         assert below(tmp_path, *paths) == ["sub/b.py", "a.py"]
 
-    def test_missing_path(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match=r"nix\.py: no such file or folder"):
-            found(tmp_path / "nix.py")
+    def test_missing_paths_are_each_named(self, tmp_path: Path) -> None:
+        make(tmp_path, "a.py")
+        names = [str(tmp_path / name) for name in ("nix.py", "a.py", "a.py/b")]
+        plan = files.discover([*names, ""], Exclude())
+        assert [job.path for job in plan.jobs] == [names[1]]
+        assert [error.path for error in plan.errors] == [names[0], names[2], '""']
+        assert plan.errors[0].message == plan.errors[1].message == "no such file or folder"
+
+    @pytest.mark.parametrize(
+        ("name", "text", "fault"),
+        [
+            ("a.pyw", "x = 1", ""),
+            ("run", "#!/usr/bin/env python3\nbroken(", ""),
+            ("run", "x = 1", ""),
+            ("a.ipynb", "{}", "notebooks are not read yet"),
+            ("a.json", "{}", "is no Python source"),
+            ("a.yaml", "device: cuda", "is no Python source"),
+            ("a.txt", "no source at all", "is no Python source"),
+            ("a.bin", "\0", "is no Python source"),
+        ],
+    )
+    def test_named_kinds(self, tmp_path: Path, name: str, text: str, fault: str) -> None:
+        (tmp_path / name).write_text(text)
+        plan = files.discover([str(tmp_path / name)], Exclude())
+        assert len(plan.jobs) == (not fault)
+        assert all(fault in error.message for error in plan.errors)
+
+    def test_notebooks_of_a_folder_are_counted(self, tmp_path: Path) -> None:
+        make(tmp_path, "a.py", "b.pyw", "c.ipynb", "build/d.ipynb")
+        plan = files.discover([str(tmp_path)], Exclude())
+        assert (len(plan.jobs), plan.notebooks) == (2, 1)
 
     def test_dot_does_not_lead_paths(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         make(tmp_path, "a.py")
@@ -124,7 +180,7 @@ class TestExclude:
             (r"\!x.py", "!x.py", False, True),
             ("a.py", "axpy", False, False),
             ("# comment", "# comment", False, False),
-            ("v[", "v[", False, True),
+            (r"v\[", "v[", False, True),
         ],
     )
     def test_patterns(self, pattern: str, path: str, folder: bool, expected: bool) -> None:
@@ -145,9 +201,10 @@ class TestExclude:
         exclude = Exclude(["src/gen"], base=tmp_path)
         assert below(tmp_path, tmp_path / "src", exclude=exclude) == ["src/y.py"]
 
-    def test_bad_range(self) -> None:
+    @pytest.mark.parametrize("pattern", ["[z-a]", "[", "v["])
+    def test_bad_pattern(self, pattern: str) -> None:
         with pytest.raises(UsageError, match="exclude pattern"):
-            Exclude(["[z-a]"])
+            Exclude([pattern])
 
 
 class TestReplaceFile:

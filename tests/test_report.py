@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda2npu.files import UsageError
-from cuda2npu.model import Finding, FixLevel
+from cuda2npu.model import Finding, FixLevel, UsageError
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import FORMATS, reporter, tags, wants_color
 from cuda2npu.report.diff import diff

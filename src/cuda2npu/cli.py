@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,8 @@ import typer
 
 from cuda2npu import __version__, files, project
 from cuda2npu.config import Config, Settings, configure, nearest_code
-from cuda2npu.files import Plan, UsageError, WriteError
+from cuda2npu.files import Plan, WriteError
+from cuda2npu.model import UsageError
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Output, check_format, reporter, wants_color
 from cuda2npu.report.progress import Progress
@@ -22,7 +24,9 @@ from cuda2npu.report.summary import Summary
 
 FINDINGS = 1
 ERROR = 2
-INTERRUPTED = 130
+SIGNALLED = 128
+"""What a shell adds to the number of the signal that ended a program."""
+BROKEN_PIPE = SIGNALLED + 13
 
 app = typer.Typer(
     help="Move PyTorch code from CUDA to Huawei Ascend NPUs (torch_npu).",
@@ -62,7 +66,9 @@ Release = Annotated[
 ]
 ExcludeGlobs = Annotated[
     list[str] | None,
-    typer.Option("--exclude", metavar="GLOB", help="Leave these out of folders, as .gitignore."),
+    typer.Option(
+        "--exclude", metavar="GLOB", help="Leave these out, as .gitignore; named files, too."
+    ),
 ]
 Jobs = Annotated[
     int | None,
@@ -170,11 +176,11 @@ def rules(
     from cuda2npu.packs import load_rules
     from cuda2npu.report.rules import print_rule, print_rules
 
-    if code is None:
-        print_rules(load_rules())
-        return
-    known = {rule.code: rule for rule in load_rules()}
     with _usage_errors():
+        known = {rule.code: rule for rule in load_rules()}
+        if code is None:
+            print_rules(load_rules())
+            return
         if code.upper() not in known:
             raise UsageError(
                 f"no rule has the code {code!r}; the nearest is {nearest_code(code, known)}"
@@ -196,12 +202,15 @@ class _Run:
         self.stderr_color = wants_color(color, sys.stderr)
         self.summary = Summary(mode, self.stderr_color)
         self._waiting = 0
-        self._interrupted = False
+        self._interrupted = 0  # the signal that asked for the end
 
     def all(self, plan: Plan, show: Callable[[Outcome], None]) -> None:
         """Do every file of a plan and show each outcome as soon as its turn comes."""
         progress = Progress(len(plan.jobs), sys.stderr)
-        unread = (Outcome(error.path, error=error.message) for error in plan.errors)
+        self.summary.skipped(plan.excluded, plan.notebooks)
+        for fault in plan.errors:
+            self.summary.errors.append(fault)
+            show(Outcome(fault.path, error=fault.message))
         with self._interruptible():
             outcomes = project.run(
                 plan.jobs,
@@ -210,7 +219,7 @@ class _Run:
                 workers=self.config.jobs,
                 stopped=self._stopped,
             )
-            for outcome in chain(unread, outcomes, self._copies(plan)):
+            for outcome in chain(outcomes, self._copies(plan)):
                 if outcome.findings or outcome.changed:
                     progress.clear()
                 self.summary.add(outcome)
@@ -220,16 +229,25 @@ class _Run:
         self._waiting = max(len(plan.jobs) - self.summary.files, 0)
 
     def stdin(self, name: str, show: Callable[[Outcome], None]) -> None:
-        data = sys.stdin.buffer.read()
-        outcome = project.process_bytes(name, data, self.config.options, self.mode)
+        data = _read_stdin()
+        if name != "<stdin>" and self.config.exclude.covers_named(Path(name)):
+            self.summary.skipped([name], 0)
+            outcome = Outcome(name, after=data)
+        else:
+            options = replace(self.config.options, named=True)
+            outcome = project.process_bytes(name, data, options, self.mode)
         self.summary.add(outcome)
         show(outcome)
 
     def end(self) -> None:
         """Print the summary and leave with the exit code."""
-        self.stderr.write(self.summary.text(stopped=self._interrupted, waiting=self._waiting))
-        if self._interrupted:
-            raise typer.Exit(INTERRUPTED)
+        if self.stdout.broken and self.mode is not Mode.WRITE:  # as every program in a pipe
+            raise typer.Exit(BROKEN_PIPE)
+        stopped = bool(self._interrupted)
+        with suppress(UsageError):  # nowhere to say that there is nowhere to say it
+            self.stderr.write(self.summary.text(stopped=stopped, waiting=self._waiting))
+        if stopped:
+            raise typer.Exit(SIGNALLED + self._interrupted)
         if self.summary.errors:
             raise typer.Exit(ERROR)
         if self.mode is Mode.CHECK and self.summary.findings:
@@ -274,22 +292,45 @@ class _Run:
 
     def _stopped(self) -> bool:
         """A reader of stdout that went away ends a run that only prints."""
-        return self._interrupted or (self.stdout.closed and self.mode is not Mode.WRITE)
+        left = self.stdout.broken and self.mode is not Mode.WRITE
+        return bool(self._interrupted) or left
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """The first Ctrl-C ends the run after the files in work, the second one at once."""
+        """The first Ctrl-C ends the run after the files in work, the second one at once.
 
-        def stop(*_: object) -> None:
-            self._interrupted = True
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            self.stderr.write("\nFinishing the files in work; Ctrl-C again stops at once.\n")
+        So do SIGTERM and SIGHUP, unless the caller, such as nohup, has them ignored.
+        """
 
-        previous = signal.signal(signal.SIGINT, stop)
+        def stop(number: int, _: object) -> None:
+            self._interrupted = number
+            for each in previous:
+                signal.signal(each, stop_at_once)
+            with suppress(UsageError):
+                self.stderr.write("\nFinishing the files in work; Ctrl-C again stops at once.\n")
+
+        def stop_at_once(number: int, _: object) -> None:
+            raise SystemExit(SIGNALLED + number)
+
+        numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+        previous = {n: signal.getsignal(n) for n in numbers if n is not None}
+        previous = {n: old for n, old in previous.items() if old is not signal.SIG_IGN}
+        for number in previous:
+            signal.signal(number, stop)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, previous)
+            for number, old in previous.items():
+                signal.signal(number, old)
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        raise UsageError("standard input is closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cuda2npu.files import Exclude, UsageError
-from cuda2npu.model import Options, Target
+from cuda2npu.exclude import Exclude
+from cuda2npu.model import Options, Target, UsageError
 
 
 class Settings(NamedTuple):
@@ -89,6 +89,8 @@ def _find(start: Path) -> tuple[Path, Settings] | None:
             data = path.read_bytes()
         except OSError:
             continue
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise UsageError(f"{path}: is UTF-16; TOML must be UTF-8")
         if b"cuda2npu" in data:  # saves the TOML parser in most projects
             section = _section(path, data)
             if section is not None:
@@ -99,8 +101,12 @@ def _find(start: Path) -> tuple[Path, Settings] | None:
 def _section(path: Path, data: bytes) -> Any:
     parser: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        tool = parser.loads(data.decode()).get("tool")
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        tool = parser.loads(data.decode("utf-8-sig")).get("tool")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        fault = f"byte 0x{data[error.start]:02x} in line {line} is not UTF-8, as TOML must be"
+        raise UsageError(f"{path}: {fault}") from None
+    except ValueError as error:  # TOMLDecodeError is one
         raise UsageError(f"{path}: {error}") from None
     return tool.get("cuda2npu") if isinstance(tool, dict) else None
 

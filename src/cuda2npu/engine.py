@@ -22,7 +22,7 @@ from cuda2npu.ported import Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
 from cuda2npu.scopes import Scope
-from cuda2npu.shim import shim_of
+from cuda2npu.shim import NOT_A_SCRIPT, is_module, shim_of
 from cuda2npu.site import UnitSite
 from cuda2npu.source import Encoding, Source, decode
 from cuda2npu.statements import Unit
@@ -89,7 +89,8 @@ def _rewrite(source: Source, hits: list[int], options: Options, path: str, mark:
     if options.target is Target.SHIM:
         run.add_shim(ported)
     new = run.assemble()
-    return Result(path, mark + new, new != source.text, tuple(sorted(run.findings)))
+    findings, notes = tuple(sorted(run.findings)), tuple(suppressions.notes)
+    return Result(path, mark + new, new != source.text, findings, notes)
 
 
 @contextmanager
@@ -219,6 +220,8 @@ class _Run:
         if shim is not None and not self.suppressions.covers(shim.finding):
             self.findings.append(shim.finding)
             self.insertions.append(shim.insertion)
+        elif shim is None and self.options.named and is_module(self.facts, ported):
+            self.suppressions.notes.append(NOT_A_SCRIPT)
 
     def assemble(self) -> str:
         """The file's text with every change in its place, and the imports it needs."""

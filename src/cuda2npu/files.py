@@ -7,22 +7,19 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from cuda2npu.model import FileError
+from cuda2npu.exclude import Exclude
+from cuda2npu.model import FileError, SourceError, UsageError
 
-SUFFIXES = (".py", ".pyi")
-
-DEFAULT_EXCLUDE = tuple(
-    ".git/ .venv/ venv/ __pycache__/ node_modules/ build/ dist/ .tox/ .eggs/ *.egg-info/ "
-    "site-packages/".split()
+SUFFIXES = (".py", ".pyi", ".pyw")
+NOTEBOOK = ".ipynb"
+_OTHERS = frozenset(
+    ".bash .c .cc .cfg .cpp .csv .cu .cuh .h .hpp .html .ini .ipynb .json .jsonl .md .pyc .pyx "
+    ".rst .sh .so .toml .xml .yaml .yml".split()
 )
-
-
-class UsageError(Exception):
-    """Something the user has to correct before anything is done."""
+"""Kinds of files that are no Python source, though some of them happen to parse as one."""
 
 
 class WriteError(Exception):
@@ -40,6 +37,8 @@ class Job(NamedTuple):
     """Where the converted copy goes; None to write the file itself."""
     folder: str = ""
     """The folder of ``--output``, which nothing is written outside of."""
+    named: bool = False
+    """Whether the user named this very file."""
 
 
 class Copy(NamedTuple):
@@ -50,88 +49,6 @@ class Copy(NamedTuple):
     folder: str
 
 
-class _Pattern(NamedTuple):
-    regex: re.Pattern[str]
-    folders_only: bool
-    negated: bool
-
-
-class Exclude:
-    """Patterns as in .gitignore: the last one that matches decides, ``!`` takes back.
-
-    ``base`` is the folder that patterns with a slash are anchored at; None is the folder that
-    the user named on the command line.
-    """
-
-    def __init__(self, patterns: Iterable[str] = (), base: Path | None = None) -> None:
-        self._patterns = _compile_all(tuple(patterns))
-        self._base = base
-
-    def prefix(self, folder: Path) -> str:
-        """What leads a path relative to ``folder`` to make it relative to the base."""
-        if self._base is None:
-            return ""
-        try:
-            relative = folder.resolve().relative_to(self._base.resolve()).as_posix()
-        except ValueError:
-            return ""
-        return "" if relative == "." else relative + "/"
-
-    def matches(self, relative: str, *, folder: bool) -> bool:
-        for pattern in reversed((*_compile_all(DEFAULT_EXCLUDE), *self._patterns)):
-            if (folder or not pattern.folders_only) and pattern.regex.fullmatch(relative):
-                return not pattern.negated
-        return False
-
-    def folders(self, prefix: str) -> Callable[[str], bool]:
-        """Says of a folder whether it is left out."""
-        return lambda relative: self.matches(prefix + relative, folder=True)
-
-
-@cache
-def _compile_all(patterns: tuple[str, ...]) -> tuple[_Pattern, ...]:
-    compiled = map(_compile, patterns)
-    return tuple(pattern for pattern in compiled if pattern is not None)
-
-
-def _compile(pattern: str) -> _Pattern | None:
-    text = pattern.strip()
-    if not text or text.startswith("#"):
-        return None
-    negated = text.startswith("!")
-    text = text[negated:]
-    folders_only = text.endswith("/")
-    text = text.rstrip("/").removeprefix("./")
-    anchored = "/" in text
-    regex = _translate(text.lstrip("/"))
-    try:
-        return _Pattern(
-            re.compile(regex if anchored else f"(?:.*/)?{regex}"), folders_only, negated
-        )
-    except re.error as error:
-        raise UsageError(f"exclude pattern {pattern!r}: {error}") from None
-
-
-def _translate(glob: str) -> str:
-    """A regular expression for a glob in which ``*`` stays inside one path component."""
-    parts = []
-    for token in re.findall(r"\*\*/|/\*\*$|\*+|\?|\[!?\]?[^\]]*\]|\\.|.", glob, re.DOTALL):
-        if token == "**/":
-            parts.append("(?:.*/)?")
-        elif token == "/**":
-            parts.append("/.+")
-        elif token[0] == "*":
-            parts.append("[^/]*")
-        elif token == "?":
-            parts.append("[^/]")
-        elif token[0] == "[" and len(token) > 1:
-            body = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
-            parts.append("[" + ("^" + body[1:] if body.startswith("!") else body) + "]")
-        else:
-            parts.append(re.escape(token[-1]))
-    return "".join(parts)
-
-
 class Plan:
     """The files of a run, in order, each once."""
 
@@ -139,6 +56,9 @@ class Plan:
         self.jobs: list[Job] = []
         self.copies: list[Copy] = []
         self.errors: list[FileError] = []
+        self.excluded: list[str] = []
+        """Paths that the user named and the patterns leave out."""
+        self.notebooks = 0
 
 
 class _Found(NamedTuple):
@@ -147,26 +67,76 @@ class _Found(NamedTuple):
 
 
 def discover(paths: Iterable[str], exclude: Exclude) -> Plan:
-    """The Python files under ``paths``: folders are searched, a named file is always taken."""
+    """The Python files under ``paths``: folders are searched, a named file has any suffix."""
     plan = Plan()
     links: list[tuple[int, Job]] = []
     seen: set[str] = set()
-    for name in paths:
-        path = Path(name)
+    for name, path in _usable(paths, exclude, plan):
         if path.is_dir():
             root = str(path.resolve())
-            for found in walk(path, exclude, plan.errors):
+            for found in walk(path, exclude, plan):
                 job = Job(join(name, found.relative), root)
                 if found.link:
                     links.append((len(plan.jobs), job))
                 else:
                     _add(plan.jobs, job, f"{root.rstrip('/')}/{found.relative}", seen)
-        elif path.exists():
-            _add(plan.jobs, Job(name, _root_of(path)), str(path.resolve()), seen)
         else:
-            raise UsageError(f"{name}: no such file or folder")
+            job = Job(name, _root_of(path), named=True)
+            _add(plan.jobs, job, str(path.resolve()), seen)
     _insert_links(plan.jobs, links, seen)
     return plan
+
+
+def _usable(paths: Iterable[str], exclude: Exclude, plan: Plan) -> Iterator[tuple[str, Path]]:
+    """The folders and Python files among the paths; the plan is told what becomes of others."""
+    for name in paths:
+        path = Path(name)
+        if name and exclude.covers_named(path):
+            plan.excluded.append(name)
+            continue
+        fault = _fault(path) if name else "an empty path; . is the working folder"
+        if fault is None:
+            yield name, path
+        else:
+            plan.errors.append(FileError(name or '""', fault))
+
+
+def _fault(path: Path) -> str | None:
+    """Why a path that the user named is nothing to convert."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return None
+        if not stat.S_ISREG(mode):
+            return "is not a regular file; - reads standard input"
+        if path.suffix == NOTEBOOK:
+            return (
+                "notebooks are not read yet. Convert it with `jupyter nbconvert --to script "
+                f"{path.name}` and name the script."
+            )
+        return None if path.suffix in SUFFIXES else _fault_of_source(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "no such file or folder"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def _fault_of_source(path: Path) -> str | None:
+    """Why a file without a suffix of Python is no Python source."""
+    data = path.read_bytes()
+    if re.match(rb"#!.*python", data):
+        return None
+    fault = f"is no Python source, which alone is read ({path.suffix or 'no suffix'})"
+    if path.suffix in _OTHERS or b"\0" in data:
+        return fault
+    from cuda2npu.parsing import parse
+    from cuda2npu.source import decode
+
+    try:
+        parse(decode(data)[0])
+    except SourceError as error:
+        return f"{fault}: {error}"
+    return None
 
 
 def _add(jobs: list[Job], job: Job, real: str, seen: set[str]) -> None:
@@ -198,16 +168,19 @@ def join(folder: str, relative: str) -> str:
     return str(Path(folder, relative))
 
 
-def walk(folder: Path, exclude: Exclude, errors: list[FileError]) -> Iterator[_Found]:
-    """The Python files below a folder, in order of their names."""
+def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
+    """The Python files below a folder, in order of their names; notebooks are counted."""
     prefix = exclude.prefix(folder)
-    for relative, entry in _entries(folder, "", exclude.folders(prefix), errors):
+    for relative, entry in _entries(folder, "", exclude.folders(prefix), plan.errors):
         if (
-            relative.endswith(SUFFIXES)
+            relative.endswith((*SUFFIXES, NOTEBOOK))
             and not exclude.matches(prefix + relative, folder=False)
             and _is_file(entry)
         ):
-            yield _Found(relative, entry.is_symlink())
+            if relative.endswith(NOTEBOOK):
+                plan.notebooks += 1
+            else:
+                yield _Found(relative, entry.is_symlink())
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
@@ -239,34 +212,31 @@ def plan_output(paths: Iterable[str], exclude: Exclude, output: Path) -> Plan:
     """The conversions and copies that fill ``output``; every clash is found before any write."""
     plan = Plan()
     sources: dict[str, str] = {}
-    for name in paths:
-        path = Path(name)
+    for name, path in _usable(paths, exclude, plan):
         if path.is_dir():
-            for item in _folder_output(name, exclude, output, plan.errors):
+            for item in _folder_output(name, exclude, output, plan):
                 _place(plan, item, sources)
-        elif path.exists():
-            job = Job(name, _root_of(path), str(output / path.name), str(output))
-            _place(plan, job, sources)
         else:
-            raise UsageError(f"{name}: no such file or folder")
+            job = Job(name, _root_of(path), str(output / path.name), str(output), named=True)
+            _place(plan, job, sources)
     _refuse_clashes(sources, output)
     return plan
 
 
-def _folder_output(
-    name: str, exclude: Exclude, output: Path, errors: list[FileError]
-) -> Iterator[Job | Copy]:
+def _folder_output(name: str, exclude: Exclude, output: Path, plan: Plan) -> Iterator[Job | Copy]:
     folder = Path(name)
     root = folder.resolve()
     inside = output.resolve()
     if inside == root:
         raise UsageError(f"--output {output}: is the folder that is converted")
-    python = {found.relative for found in walk(folder, exclude, []) if not found.link}
+    inner = Plan()
+    python = {found.relative for found in walk(folder, exclude, inner) if not found.link}
+    plan.notebooks += inner.notebooks
 
     def skip(relative: str) -> bool:
         return relative.rpartition("/")[2] == ".git" or root / relative == inside
 
-    for relative, entry in _entries(folder, "", skip, errors):
+    for relative, entry in _entries(folder, "", skip, plan.errors):
         shown, target = join(name, relative), join(str(output), relative)
         if relative in python:
             yield Job(shown, str(root), target, str(output))
@@ -355,16 +325,28 @@ def _prepare(target: Path, folder: Path) -> Path:
     return target
 
 
+_TEMPORARIES: set[str] = set()
+
+
+def remove_temporaries() -> None:
+    """What a process that ends in the middle of its work has to clean up."""
+    for name in tuple(_TEMPORARIES):
+        with suppress(OSError):
+            Path(name).unlink()
+
+
 @contextmanager
 def _temporary(folder: Path) -> Iterator[str]:
     """A new file in the folder, gone at the end unless it was renamed."""
     import tempfile
 
     descriptor, name = tempfile.mkstemp(prefix=".cuda2npu-", suffix=".tmp", dir=folder)
+    _TEMPORARIES.add(name)
     os.close(descriptor)
     try:
         yield name
     finally:
+        _TEMPORARIES.discard(name)
         with suppress(FileNotFoundError):
             Path(name).unlink()
 

@@ -40,6 +40,8 @@ class Options:
     unsafe: bool = False
     target: Target = Target.NPU
     torch_npu: str = "2.14.0"
+    named: bool = False
+    """The user named this very file, so that CUDA calls at its top level make it a script."""
 
     def applies(self, level: FixLevel) -> bool:
         """Whether a fix of this level is written into the file."""
@@ -90,6 +92,8 @@ class Result:
     changed: bool
     findings: tuple[Finding, ...] = ()
     """All findings in order of place, those with ``applied`` and those that remain."""
+    notes: tuple[str, ...] = ()
+    """What else the user should know, each a line."""
 
     @property
     def applied(self) -> tuple[Finding, ...]:
@@ -98,6 +102,10 @@ class Result:
     @property
     def remaining(self) -> tuple[Finding, ...]:
         return tuple(f for f in self.findings if not f.applied)
+
+
+class UsageError(Exception):
+    """Something the user has to correct before anything is done."""
 
 
 class SourceError(Exception):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from cuda2npu.model import Options
+from cuda2npu.model import Options, UsageError
 
 if TYPE_CHECKING:
     from cuda2npu.pack import Pack
@@ -21,8 +21,31 @@ GROUP = "cuda2npu.packs"
 @cache
 def packs() -> tuple[Pack, ...]:
     """The installed packs in order of their names."""
-    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    return tuple(entry.load() for entry in found)
+    return tuple(map(_load, _entries()))
+
+
+def _entries() -> list[EntryPoint]:
+    return sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+
+
+def _load(entry: EntryPoint) -> Pack:
+    from cuda2npu.pack import Pack
+
+    try:
+        pack = entry.load()
+    except Exception as error:  # whatever the code of somebody else raises
+        raise _unusable(entry, entry.name, error) from None
+    if not isinstance(pack, Pack):
+        raise _unusable(entry, entry.name, TypeError(f"{entry.value} is no Pack"))
+    return pack
+
+
+def _unusable(entry: EntryPoint | None, name: str, error: Exception) -> UsageError:
+    package = entry.dist.name if entry is not None and entry.dist is not None else name
+    return UsageError(
+        f"the rule pack {name} of the package {package} cannot be loaded: "
+        f"{type(error).__name__}: {error}. Mend or uninstall the package."
+    )
 
 
 @cache
@@ -76,11 +99,16 @@ def load_rules() -> tuple[Rule, ...]:
     from cuda2npu.rule import Rule
 
     rules: dict[str, Rule] = {rule.code: rule for rule in FILE_RULES}
-    for pack in packs():
+    for entry, pack in zip(_entries(), packs(), strict=True):
         for module in pack.modules:
-            for value in vars(import_module(module)).values():
+            try:
+                values = vars(import_module(module)).values()
+            except Exception as error:
+                raise _unusable(entry, pack.name, error) from None
+            for value in values:
                 if isinstance(value, Rule) and rules.setdefault(value.code, value) is not value:
-                    raise ValueError(f"two rules have the code {value.code}")
+                    taken = ValueError(f"{value.code} is the code of another rule")
+                    raise _unusable(entry, pack.name, taken)
     return tuple(rules[code] for code in sorted(rules))
 
 

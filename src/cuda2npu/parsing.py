@@ -56,7 +56,8 @@ def _explain(text: str, error: SyntaxError | ValueError) -> str:
         advice = "Split the statement up and run again."
     else:
         advice = "Mend the syntax and run again."
-    return f"line {number}: {message}. {advice} Left as it was."
+    stop = "" if message.endswith((".", "?", "!")) else "."
+    return f"line {number}: {message}{stop} {advice} Left as it was."
 
 
 def _deep_line(text: str) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuda2npu import files
 from cuda2npu.files import Job
-from cuda2npu.model import Finding, Options, SourceError
+from cuda2npu.model import Finding, Options, SourceError, Target, UsageError
 from cuda2npu.packs import trigger_pattern
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class Outcome(NamedTuple):
     excerpts: tuple[str, ...] = ()
     """The source line of each finding."""
     error: str | None = None
+    notes: tuple[str, ...] = ()
+    """What else the summary says about the file."""
     before: bytes = b""
     """The source as it was and as it became, of a changed file that was not written."""
     after: bytes = b""
@@ -131,13 +133,13 @@ class _Pool:
             while window and (isinstance(window[0], Outcome) or running >= 4 * self._workers):
                 head = window.popleft()
                 running -= isinstance(head, _Task)
-                yield self._outcome(head)
+                yield from self._outcome(head, stopped)
         while window and not stopped():
-            yield self._outcome(window.popleft())
+            yield from self._outcome(window.popleft(), stopped)
         self.close()
         for rest in window:
             if isinstance(rest, Outcome) or not rest.future.cancelled():
-                yield self._outcome(rest)
+                yield from self._outcome(rest, stopped)
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -153,15 +155,20 @@ class _Pool:
             future = self._executor.submit(convert, job, data, *self._arguments)
         return _Task(job, data, future)
 
-    def _outcome(self, item: Outcome | _Task) -> Outcome:
+    def _outcome(self, item: Outcome | _Task, stopped: Callable[[], bool]) -> Iterator[Outcome]:
+        """The outcome; nothing when the workers were ended together with the run."""
         from concurrent.futures import BrokenExecutor
 
         if isinstance(item, Outcome):
-            return item
+            yield item
+            return
         try:
-            return item.future.result()
+            outcome = item.future.result()
         except BrokenExecutor:
-            return self._alone(item.job, item.data)
+            if stopped():
+                return
+            outcome = self._alone(item.job, item.data)
+        yield outcome
 
     def _alone(self, job: Job, data: bytes) -> Outcome:
         """Do a file again with a worker of its own, to learn which file kills its worker."""
@@ -199,6 +206,10 @@ def _start_worker() -> None:
 
     # Ctrl-C reaches the whole process group; the parent alone decides what is finished.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end_worker)
     parent = parent_process()
     if parent is not None:
         Thread(target=_follow, args=(parent,), daemon=True).start()
@@ -207,6 +218,12 @@ def _start_worker() -> None:
 def _follow(parent: BaseProcess) -> None:
     """A worker whose parent was killed would wait for work for ever."""
     parent.join()
+    _end_worker()
+
+
+def _end_worker(*_: object) -> None:
+    """End at once; the file in work stays as it was."""
+    files.remove_temporaries()
     os._exit(1)
 
 
@@ -239,6 +256,8 @@ def load(job: Job, mode: Mode) -> _Item:
 
 def convert(job: Job, data: bytes, options: Options, mode: Mode) -> Outcome:
     """Rewrite the bytes of one file. Whatever goes wrong concerns this file alone."""
+    if job.named and options.target is Target.SHIM:
+        options = replace(options, named=True)
     outcome = convert_bytes(job.path, data, options, mode)
     if mode is not Mode.WRITE or not (outcome.changed or job.output is not None):
         return outcome
@@ -270,6 +289,8 @@ def convert_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outco
             findings = _relocate(findings, old, lines)
     except SourceError as error:
         return Outcome(path, error=str(error))
+    except UsageError:  # a rule pack that cannot be loaded concerns every file
+        raise
     except Exception as error:  # a defect of one rule must not cost the other files
         return Outcome(
             path,
@@ -278,8 +299,8 @@ def convert_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outco
         )
     excerpts = tuple(lines[finding.line - 1] for finding in findings)
     if mode is Mode.CHECK or not result.changed:
-        return Outcome(path, result.changed, findings, excerpts)
-    return Outcome(path, True, findings, excerpts, before=data, after=after)
+        return Outcome(path, result.changed, findings, excerpts, notes=result.notes)
+    return Outcome(path, True, findings, excerpts, None, result.notes, data, after)
 
 
 def _relocate(findings: tuple[Finding, ...], old: list[str], new: list[str]) -> tuple[Finding, ...]:

@@ -34,11 +34,8 @@ def shim_of(facts: FileFacts, ported: Ported, options: Options) -> Shim | None:
     """What a file needs; None when it is no script, uses no CUDA, or has the shim already."""
     if SHIM_MISSING not in selected_rules(options):
         return None
-    if ported.uses_transfer or ported.is_shim or not is_script(facts):
+    if not wants_shim(facts, ported) or not is_script(facts, named=options.named):
         return None
-    units = facts.statements.units
-    if any(map(ported.covers, units)) or not any(_speaks_of_cuda(facts, unit) for unit in units):
-        return None  # the first: code that chooses between devices must not see a second CUDA
     own = _import_of_torch_npu(facts)
     node = own or module_anchor(facts)
     if node is None:
@@ -47,14 +44,35 @@ def shim_of(facts: FileFacts, ported: Ported, options: Options) -> Shim | None:
     return Shim(behind(facts.source, node, list(lines)), _finding(facts, node))
 
 
-def is_script(facts: FileFacts) -> bool:
-    """Whether the file is run rather than imported, and does more than build a package."""
+def wants_shim(facts: FileFacts, ported: Ported) -> bool:
+    """Whether the file would need the shim if it is a script."""
+    if ported.uses_transfer or ported.is_shim:
+        return False
+    units = facts.statements.units
+    if any(map(ported.covers, units)):
+        return False  # code that chooses between devices must not see a second CUDA
+    return any(_speaks_of_cuda(facts, unit) for unit in units)
+
+
+def is_module(facts: FileFacts, ported: Ported) -> bool:
+    """Whether a file that the user named goes without the shim only for being no script."""
+    return wants_shim(facts, ported) and not is_script(facts, named=True)
+
+
+def is_script(facts: FileFacts, *, named: bool) -> bool:
+    """Whether the file is run rather than imported, and does more than build a package.
+
+    Of a file that the user ``named``, CUDA calls at the top level say so too.
+    """
     if facts.imports("setuptools") or facts.imports("distutils"):
         return False
     if facts.source.utf8.startswith(b"#!"):
         return True
     tests = [ast.unparse(node.test) for node in facts.tree.body if isinstance(node, ast.If)]
-    return any(test in _MAIN for test in tests) or any(map(_works, _at_top(facts.tree)))
+    if any(test in _MAIN for test in tests):
+        return True
+    calls = [node for node in _at_top(facts.tree) if isinstance(node, ast.Call)]
+    return any(map(_works, calls)) or (named and any(map(_runs_cuda, calls)))
 
 
 _MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
@@ -70,8 +88,31 @@ def _at_top(node: ast.AST) -> Iterator[ast.AST]:
             yield from _at_top(child)
 
 
-def _works(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _WORK
+def _works(node: ast.Call) -> bool:
+    return getattr(node.func, "attr", "") in _WORK
+
+
+_ON_CUDA = re.compile(r"(.*\.)?cuda\.(?!is_available|device_count)\w.*|.*\.(cuda|to)", re.S)
+_DEVICE = re.compile(r"cuda(:\d+)?|nccl")
+
+
+def _runs_cuda(node: ast.Call) -> bool:
+    """Whether a call puts something on the device; to ask for it or to name it does not."""
+    function = ast.unparse(node.func)
+    if _ON_CUDA.fullmatch(function):
+        return True
+    if function.rpartition(".")[2] == "device":
+        return False
+    if any(keyword.arg in ("device", "map_location") for keyword in node.keywords):
+        return True
+    constants = [node.value for node in node.args if isinstance(node, ast.Constant)]
+    return any(isinstance(value, str) and _DEVICE.fullmatch(value) for value in constants)
+
+
+NOT_A_SCRIPT = (
+    "not a script: no main guard, no #! line, and nothing at its top level runs CUDA code; "
+    "the program that imports it has to load the shim"
+)
 
 
 def _speaks_of_cuda(facts: FileFacts, unit: Unit) -> bool:

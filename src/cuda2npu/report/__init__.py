@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Protocol, TextIO
 
-from cuda2npu.files import UsageError
-from cuda2npu.model import Finding, FixLevel
+from cuda2npu.model import Finding, FixLevel, UsageError
 from cuda2npu.project import Outcome
 
 FORMATS = ("full", "concise", "json", "github")
@@ -65,6 +64,8 @@ class Output:
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self.closed = stream is None
+        self.broken = False
+        """Whether the reader went away in the middle."""
 
     def write(self, text: str | bytes) -> None:
         """Write text in the stream's encoding, and bytes as they are."""
@@ -77,9 +78,10 @@ class Output:
             self._stream.buffer.flush()
         except OSError as error:
             self.closed = True
+            self.broken = isinstance(error, BrokenPipeError)
             # Python flushes the stream once more at exit; let that go nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-            if not isinstance(error, BrokenPipeError):
+            if not self.broken:
                 raise UsageError(f"the output cannot be written: {error.strerror}") from None
 
 

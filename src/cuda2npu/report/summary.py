@@ -6,6 +6,9 @@ from cuda2npu.model import FileError, Finding, FixLevel
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import plural, style, tags
 
+_NAMED = 5
+"""More excluded paths than this are not listed."""
+
 
 class Summary:
     """Counts over the outcomes of a run."""
@@ -19,6 +22,7 @@ class Summary:
         self.with_findings = 0
         self.numerics: list[Finding] = []  # the applied edits that change results
         self.errors: list[FileError] = []
+        self.notes: list[str] = []
         # By whether findings are loud and by code, so that quiet ones sort first.
         self.counts: dict[tuple[bool, str], int] = {}
         self.samples: dict[tuple[bool, str], Finding] = {}
@@ -28,6 +32,7 @@ class Summary:
         self.files += 1
         if outcome.error is not None:
             self.errors.append(FileError(outcome.path, outcome.error))
+        self.notes += [f"{outcome.path}: {note}" for note in outcome.notes]
         applied = [finding for finding in outcome.findings if finding.applied]
         shown = [
             finding
@@ -50,7 +55,8 @@ class Summary:
 
     def text(self, *, stopped: bool = False, waiting: int = 0) -> str:
         """The summary; ``waiting`` files were not begun when the user stopped the run."""
-        lines = [self._headline(), *self._numerics(), *self._findings(), *self._errors()]
+        lines = [self._headline(), *self._numerics(), *self._findings(), *self._notes()]
+        lines += self._errors()
         if stopped:
             lines.append(
                 f"Stopped: {plural(self.files, 'file')} done, {waiting} not begun; "
@@ -73,6 +79,8 @@ class Summary:
         else:
             verb = "would change" if self.mode is Mode.DIFF else "changed"
             text = f"{looked}, {self.changed} {verb}, {plural(self.edits, 'edit')}."
+        if self.errors:
+            text = f"{text[:-1]}, {plural(len(self.errors), 'error')}."
         return style(text, "1", self.color)
 
     def _numerics(self) -> list[str]:
@@ -105,6 +113,20 @@ class Summary:
                 "precision or over another backend."
             )
         return lines
+
+    def skipped(self, excluded: list[str], notebooks: int) -> None:
+        """Tell of named paths that the patterns leave out, and of notebooks in folders."""
+        if excluded:
+            more = ", …" if len(excluded) > _NAMED else ""
+            names = ", ".join(excluded[:_NAMED]) + more
+            self.notes.append(f"excluded by the settings: {names}")
+        if notebooks:
+            self.notes.append(
+                f"{plural(notebooks, 'notebook')} not looked at: they are not read yet"
+            )
+
+    def _notes(self) -> list[str]:
+        return [f"{style('note:', '1;33', self.color)} {note}" for note in self.notes]
 
     def _errors(self) -> list[str]:
         return [
