@@ -72,6 +72,9 @@ class TestExitCodes:
         ("arguments", "message"),
         [
             (("check", "nix.py"), b"nix.py: no such file or folder"),
+            (("check", ""), b"an empty path"),
+            (("check", "--jobs", "-1", "a.py"), b"--jobs: must be at least 1, not -1"),
+            (("check", "--exclude", "[", "a.py"), b"exclude pattern '[': the bracket"),
             (("check", "--format", "sarif", "a.py"), b"sarif is not there yet"),
             (("check", "--format", "xml", "a.py"), b"none of full, concise, json, github"),
             (("check", "--select", "NPU1x1", "a.py"), b"no rule has the code 'NPU1x1'"),
@@ -145,14 +148,20 @@ class TestStreams:
         assert b"Next: " in done.stderr
 
     def test_a_reader_that_leaves_early(self, tmp_path: Path) -> None:
-        make(tmp_path, a=CUDA * 1000)
-        command = " ".join([*COMMAND, "check", "--format", "concise", "a.py", "| head -n 1"])
+        make(tmp_path, **{f"a{number}": CUDA * 500 for number in range(6)})
+        command = " ".join([*COMMAND, "check", "--format", "concise", ".", "| head -n 1"])
         done = subprocess.run(
             command, shell=True, cwd=tmp_path, capture_output=True, env=ENVIRONMENT, timeout=120
         )
         assert done.stdout.count(b"\n") == 1
-        assert b"Broken" not in done.stderr
-        assert b"Traceback" not in done.stderr
+        assert done.stderr == b""
+
+    def test_findings_of_a_closed_stdout_count(self, tmp_path: Path) -> None:
+        make(tmp_path, a=CUDA)
+        command = " ".join([*COMMAND, "check", "a.py", ">&-"])
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True)
+        assert done.returncode == 1
+        assert b"1 finding in 1 file" in done.stderr
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
     def test_an_output_that_cannot_be_written(self, tmp_path: Path) -> None:
@@ -375,6 +384,101 @@ class TestRules:
             assert word in done.stdout
 
 
+class TestPathsThatAreNoSource:
+    def test_a_notebook_is_an_error(self, tmp_path: Path) -> None:
+        (tmp_path / "nb.ipynb").write_text("{}")
+        make(tmp_path, a=CUDA)
+        done = run("check", "nb.ipynb", "a.py", "--format", "json", cwd=tmp_path)
+        assert done.returncode == 2
+        assert b"nb.ipynb: notebooks are not read yet. Convert it with `jupyter" in done.stderr
+        assert len(json.loads(done.stdout)["findings"]) == 1
+        assert b"1 notebook not looked at" in run("check", ".", cwd=tmp_path).stderr
+
+    def test_every_missing_path_is_named_and_the_others_are_done(self, tmp_path: Path) -> None:
+        make(tmp_path, a=CUDA)
+        for options in ((), ("--output", "out")):
+            done = run("rewrite", "x.py", "a.py", "y", *options, cwd=tmp_path)
+            assert done.returncode == 2
+            for name in (b"x.py", b"y"):
+                assert b"error: " + name + b": no such file or folder\n" in done.stderr
+        assert (tmp_path / "a.py").read_text() == NPU
+        assert (tmp_path / "out/a.py").exists()
+
+    def test_a_pipe_is_never_opened(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe.py")
+        for name in ("pipe.py", "/dev/null"):
+            done = run("check", name, cwd=tmp_path)
+            assert done.returncode == 2
+            assert b"is not a regular file" in done.stderr
+
+    def test_excluded_files_that_are_named(self, tmp_path: Path) -> None:
+        make(tmp_path, gen__a=CUDA, b=CUDA)
+        (tmp_path / "pyproject.toml").write_text('[tool.cuda2npu]\nexclude = ["gen/"]\n')
+        done = run("rewrite", "gen/a.py", "b.py", cwd=tmp_path)
+        assert done.returncode == 0
+        assert b"note: excluded by the settings: gen/a.py\n" in done.stderr
+        assert (tmp_path / "gen/a.py").read_text() == CUDA
+        assert (tmp_path / "b.py").read_text() == NPU
+        name = ("-", "--stdin-filename", "gen/a.py")
+        assert run("rewrite", *name, cwd=tmp_path, stdin=CUDA.encode()).stdout == CUDA.encode()
+
+    def test_closed_stdin(self, tmp_path: Path) -> None:
+        command = " ".join([*COMMAND, "rewrite", "-", "<&-"])
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr == b"error: standard input is closed\n"
+
+
+class TestNotes:
+    def test_an_unknown_code_in_a_comment(self, tmp_path: Path) -> None:
+        make(tmp_path, a=CUDA.rstrip("\n") + "  # cuda2npu: ignore[NPU999, NPU101]\n")
+        done = run("check", "a.py", cwd=tmp_path)
+        assert done.returncode == 0
+        assert b"note: a.py: line 3: ignore[NPU999, NPU101]: no rule has the code" in done.stderr
+        make(tmp_path, a=CUDA.rstrip("\n") + "  # cuda2npu: ignore[npu101]\n")
+        assert run("check", "a.py", cwd=tmp_path).returncode == 1
+
+    def test_the_shim_of_a_named_script(self, tmp_path: Path) -> None:
+        make(
+            tmp_path,
+            script="import torch\n\nx = torch.ones(1).cuda()\n",
+            module="import torch\n\n\ndef f(x):\n    return x.cuda()\n",
+        )
+        done = run("rewrite", "--target", "shim", "script.py", "module.py", cwd=tmp_path)
+        assert "transfer_to_npu" in (tmp_path / "script.py").read_text()
+        assert "transfer_to_npu" not in (tmp_path / "module.py").read_text()
+        assert b"note: module.py: not a script: " in done.stderr
+        assert b"script.py: not a script" not in done.stderr
+
+    def test_python_2_is_not_doubly_punctuated(self, tmp_path: Path) -> None:
+        make(tmp_path, a=BROKEN)
+        assert b"?. " not in run("check", "a.py", cwd=tmp_path).stderr
+
+    def test_settings_that_are_not_utf_8(self, tmp_path: Path) -> None:
+        make(tmp_path, a=PLAIN)
+        settings = '[tool.cuda2npu]\nexclude = ["ä"]\n'
+        for encoding, words in (("latin-1", b"in line 2 is not UTF-8"), ("utf-16", b"is UTF-16")):
+            (tmp_path / "pyproject.toml").write_bytes(settings.encode(encoding))
+            done = run("check", "a.py", cwd=tmp_path)
+            assert done.returncode == 2
+            assert b"pyproject.toml: " in done.stderr
+            assert words in done.stderr
+        (tmp_path / "pyproject.toml").write_bytes(settings.encode("utf-8-sig"))
+        assert run("check", "a.py", cwd=tmp_path).returncode == 0
+
+    def test_a_second_run_after_one_literal_of_two_rules(self, tmp_path: Path) -> None:
+        make(
+            tmp_path, a='import os\nos.system("CUDA_VISIBLE_DEVICES=0 python a.py --device cuda")\n'
+        )
+        done = run("rewrite", "a.py", cwd=tmp_path)
+        assert b"left for you" not in done.stderr
+        assert (
+            "ASCEND_RT_VISIBLE_DEVICES=0 python a.py --device npu"
+            in (tmp_path / "a.py").read_text()
+        )
+        assert b"0 changed" in run("rewrite", "a.py", cwd=tmp_path).stderr
+
+
 BIG = CUDA + "\n".join(f"x{number} = torch.zeros({number}).cuda()" for number in range(400)) + "\n"
 
 
@@ -436,3 +540,51 @@ class TestInterruption:
             process.communicate(timeout=30)  # ends when the workers have closed the pipes too
             met_midway += 0 < sum(self.states(tmp_path, new)) < self.FILES
         assert met_midway
+
+    @pytest.mark.parametrize("workers", ["1", "2"])
+    @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+    @pytest.mark.parametrize("group", [False, True])
+    def test_ended_from_outside(
+        self, tmp_path: Path, new: str, workers: str, name: str, group: bool
+    ) -> None:
+        process = self.start(tmp_path, "--jobs", workers)
+        while (tmp_path / "00.py").read_text() == BIG and process.poll() is None:
+            time.sleep(0.01)
+        number = signal.Signals[name]
+        (os.killpg if group else os.kill)(process.pid, number)
+        _, messages = process.communicate(timeout=60)
+        assert process.returncode == 128 + number
+        assert 0 < sum(self.states(tmp_path, new)) < self.FILES
+        assert b"Stopped: " in messages
+        assert b"Traceback" not in messages
+        assert list(tmp_path.glob(".cuda2npu-*")) == []
+
+
+class TestPacks:
+    """Packs of others that cannot be used."""
+
+    @pytest.mark.parametrize(
+        ("module", "rules"),
+        [
+            ("import nothing_like_that\n", ""),
+            ("pack = 1\n", ""),
+            (
+                "from cuda2npu.pack import Pack\npack = Pack('a', ('cuda',), ('a_rules',))\n",
+                "1 / 0\n",
+            ),
+        ],
+    )
+    def test_it_is_named(self, tmp_path: Path, module: str, rules: str) -> None:
+        make(tmp_path, site__a_pack=module, site__a_rules=rules, a=CUDA, b=BIG * 40)
+        info = tmp_path / "site/their_rules-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-rules\nVersion: 1\n")
+        (info / "entry_points.txt").write_text("[cuda2npu.packs]\nabc = a_pack:pack\n")
+        path = {"PYTHONPATH": str(tmp_path / "site")}
+        commands = (("check", "a.py"), ("rules",), ("rewrite", "b.py", "a.py"), ("check", "-"))
+        for arguments in commands:
+            done = run(*arguments, cwd=tmp_path, env=path, stdin=CUDA.encode())
+            assert done.returncode == 2
+            assert b"error: the rule pack a" in done.stderr
+            assert b"of the package their-rules cannot be loaded" in done.stderr
+        assert (tmp_path / "a.py").read_text() == CUDA
