@@ -71,6 +71,7 @@ PACK = Pack(
         "cuda2npu_codemods.devices",
         "cuda2npu_codemods.default_types",
         "cuda2npu_codemods.tables",
+        "cuda2npu_codemods.enumerations",
         "cuda2npu_codemods.names",
         "cuda2npu_codemods.interpolate",
         "cuda2npu_codemods.float64",

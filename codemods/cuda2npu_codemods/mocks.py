@@ -113,3 +113,85 @@ def cuda_by_string(node: cst.Call, site: Site) -> Fix | None:
         return None
     assert isinstance(name, cst.SimpleString)
     return Fix({name: with_value(name, "cuda", "npu")})
+
+
+@rule(
+    "NPU163",
+    "cuda-method-by-string",
+    on=cst.Call,
+    words=GETATTR_WORDS,
+    fix=FixLevel.SAFE,
+    why="a string names the method cuda, which needs a CUDA build of torch; on the NPU it is npu",
+    examples=(
+        rewrite('model = getattr(model, "cuda")()', 'model = getattr(model, "npu")()'),
+        rewrite(
+            "import operator\nmove = operator.methodcaller('cuda')",
+            "import operator\nmove = operator.methodcaller('npu')",
+        ),
+        leave('use = getattr(args, "cuda")'),
+        leave('class G:\n    def cuda(self): pass\ngetattr(g, "cuda")()'),
+    ),
+)
+def cuda_method_by_string(node: cst.Call, site: Site) -> Fix | None:
+    callee, place = terminal(node.func), 1
+    if callee == "methodcaller" and site.name(node.func) in _METHOD_CALLERS:
+        place = 0
+    elif callee != "getattr" or len(node.args) != 2 or not _is_called(node, site):
+        return None
+    name = node.args[place].value if len(node.args) > place else None
+    if not isinstance(name, cst.SimpleString) or string(name) != "cuda":
+        return None
+    if site.file.defines_method("cuda") or site.name(node.args[0].value) == "torch":
+        return None
+    return Fix({name: with_value(name, "cuda", "npu")})
+
+
+_METHOD_CALLERS = ("operator.methodcaller", "methodcaller")
+
+
+def _is_called(node: cst.Call, site: Site) -> bool:
+    parent = site.parent(node)
+    return isinstance(parent, cst.Call) and parent.func is node
+
+
+_TYPE_PARTS = (cst.Index, cst.SubscriptElement, cst.Subscript, cst.BinaryOperation)
+
+
+@rule(
+    "NPU164",
+    "quoted-annotation",
+    on=cst.SimpleString,
+    words=MOCK_WORDS,
+    fix=FixLevel.SAFE,
+    quiet=True,
+    why="a quoted annotation names a class of torch.cuda; on the NPU it is torch.npu's",
+    examples=(
+        rewrite(
+            'import torch\ndef f(s: "torch.cuda.Stream"): pass',
+            'import torch\nimport torch_npu  # noqa: F401\ndef f(s: "torch.npu.Stream"): pass',
+        ),
+        rewrite(
+            'import torch\ndef f() -> Optional["torch.cuda.Event"]: pass',
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            'def f() -> Optional["torch.npu.Event"]: pass',
+        ),
+        leave('def f(s: "torch.cuda.Stream of work"): pass'),
+        leave('def f(kind: Literal["torch.cuda.Stream"]): pass'),
+        leave('def f(s: "torch.cuda.nccl.Group"): pass'),
+    ),
+)
+def quoted_annotation(node: cst.SimpleString, site: Site) -> Fix | None:
+    match = _DOTTED.fullmatch(string(node) or "")
+    if match is None or match[1] or not _is_annotation(node, site):
+        return None
+    new = counterpart(match[2], site.options.torch_npu)
+    return Fix({node: with_value(node, match[2], new)}) if new is not None else None
+
+
+def _is_annotation(node: cst.CSTNode, site: Site) -> bool:
+    for ancestor in site.ancestors(node):
+        if isinstance(ancestor, cst.Subscript) and terminal(ancestor) in ("Literal", "Annotated"):
+            return False
+        if not isinstance(ancestor, _TYPE_PARTS):
+            return isinstance(ancestor, cst.Annotation)
+    return False

@@ -96,6 +96,8 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
             "move = nn.Module.cuda\nimport torch.nn as nn",
             "move = nn.Module.npu\nimport torch.nn as nn\nimport torch_npu  # noqa: F401",
         ),
+        rewrite("move = model.cuda\nmove()", "move = model.npu\nmove()"),
+        leave("use = args.cuda\nif use: pass"),
         leave("if args.cuda: pass"),
         leave("f(opt.cuda, self.cuda)"),
         leave("self.cuda = True"),
@@ -116,7 +118,24 @@ def tensor_cuda_reference(node: cst.Attribute, site: Site) -> Fix | None:
         return None
     if is_foreign(site, node.value) or site.name(node) == "torch.cuda":
         return None
-    return Fix({node.attr: _NPU}) if _is_handed_on(site, node) else None
+    handed_on = _is_handed_on(site, node) or _is_only_called(site, node)
+    return Fix({node.attr: _NPU}) if handed_on else None
+
+
+def _is_only_called(site: Site, node: cst.Attribute) -> bool:
+    """``move = model.cuda`` where the file only ever calls ``move``."""
+    holder = site.parent(node)
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+    if not isinstance(target, cst.Name) or site.binding(target.value) is None:
+        return False
+    nodes = list(ast.walk(site.file.tree))
+    called = {id(call.func) for call in nodes if isinstance(call, ast.Call)}
+    reads = [
+        id(name) in called
+        for name in nodes
+        if isinstance(name, ast.Name) and name.id == target.value and isinstance(name.ctx, ast.Load)
+    ]
+    return bool(reads) and all(reads)
 
 
 def _is_handed_on(site: Site, node: cst.Attribute) -> bool:

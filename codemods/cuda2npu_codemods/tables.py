@@ -66,6 +66,7 @@ _CUDA_VALUE = re.compile(r"\bcuda\b|['\"](nccl|cuda(:\d+)?)['\"]")
         leave('SEED = {"cuda": torch.cuda.manual_seed, "npu": torch.npu.manual_seed}'),
         leave('state = {"cuda": torch.cuda.get_rng_state(), "step": 1}'),
         leave('SIZES = {"cuda": 64, "cpu": 8}\nn = SIZES[impl]'),
+        report('N = {"cuda": 64, "cpu": 8, "default": 8}\nn = N[x.device.type]'),
         leave("n = dict(cuda=64, npu=32, cpu=8)[x.device.type]"),
         leave("n = dict(cuda=True, x=x.device)[x.device.type]"),
     ),
@@ -76,7 +77,7 @@ def table_by_device(node: cst.DictElement | cst.Arg, site: Site) -> Report | Non
         return None
     value, at = node.value, node.key if isinstance(node, cst.DictElement) else node
     lookups = _lookups(table, site)
-    if lookups and all(lookups):
+    if lookups and (all(lookups) or re.search(r"""['"]default['"]""", site.code(table))):
         return Report(_DEFAULT, quiet=True, at=at)
     says_cuda = isinstance(node, cst.DictElement) and _CUDA_VALUE.search(site.code(value))
     return Report(at=at) if lookups or says_cuda else None
