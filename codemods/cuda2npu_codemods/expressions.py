@@ -48,6 +48,24 @@ def with_value(node: cst.SimpleString, old: str, new: str) -> cst.SimpleString:
     return node.with_changes(value=node.value.replace(old, new))
 
 
+def strings(node: cst.CSTNode) -> list[str]:
+    """The literal, or the literals of a tuple, list or set."""
+    elements = getattr(node, "elements", None)
+    nodes = [element.value for element in elements] if elements else [node]
+    return [text for text in map(string, nodes) if text]
+
+
+def matched(call: cst.Call) -> tuple[cst.BaseExpression, ...]:
+    """The pattern or prefix that a call looks for, and what it looks in."""
+    callee, args = terminal(call.func), [arg.value for arg in call.args]
+    if callee in ("search", "match", "findall", "compile") and len(args) == 2:
+        return args[0], args[1]
+    looks = callee in ("startswith", "endswith", "find", "count")
+    if looks and args and isinstance(call.func, cst.Attribute):
+        return args[0], call.func.value
+    return ()
+
+
 def is_device(site: Site, node: cst.CSTNode | None) -> bool:
     """Whether an expression denotes a device, a device type or a device string."""
     return _denotes(site, node, names_device)

@@ -9,7 +9,9 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.expressions import string, terminal
 from cuda2npu_codemods.triggers import (
+    APEX_BACKEND_WORDS,
     ATTENTION_WORDS,
+    FLASH_WORDS,
     INT8_WORDS,
     LIGHTNING_WORDS,
     MULTI_GPU_WORDS,
@@ -191,3 +193,43 @@ def accelerate_multi_gpu(node: cst.Attribute, site: Site) -> Fix | None:
 def load_in_8bit(node: cst.Arg, site: Site) -> Report | None:
     named = node.keyword is not None and node.keyword.value == "load_in_8bit"
     return Report() if named and site.code(node.value) == "True" else None
+
+
+@rule(
+    "NPU619",
+    "flash-attention-flag",
+    on=cst.Arg,
+    words=FLASH_WORDS,
+    fix=FixLevel.NONE,
+    why="this asks transformers for flash_attn. Recent releases spell it attn_implementation and "
+    'run it with torch_npu\'s own kernel; write attn_implementation="sdpa"',
+    examples=(
+        report("m = M.from_pretrained(p, use_flash_attention_2=True)"),
+        leave("m = M.from_pretrained(p, use_flash_attention_2=False)"),
+    ),
+)
+def flash_attention_flag(node: cst.Arg, site: Site) -> Report | None:
+    named = node.keyword is not None and node.keyword.value == "use_flash_attention_2"
+    return Report() if named and site.code(node.value) == "True" else None
+
+
+@rule(
+    "NPU620",
+    "trainer-apex",
+    on=cst.Arg,
+    words=APEX_BACKEND_WORDS,
+    fix=FixLevel.NONE,
+    why="this has the Trainer use NVIDIA's apex, which does not build without CUDA: drop it, and "
+    "torch.autocast is used",
+    examples=(
+        report('a = TrainingArguments("out", half_precision_backend="apex")'),
+        report('a = TrainingArguments("out", fp16_backend="apex")'),
+        leave('a = setup(attn_backend="apex")'),
+    ),
+)
+def trainer_apex(node: cst.Arg, site: Site) -> Report | None:
+    named = node.keyword is not None and node.keyword.value in _AMP_BACKENDS
+    return Report() if named and string(node.value) == "apex" else None
+
+
+_AMP_BACKENDS = ("half_precision_backend", "fp16_backend", "amp_backend")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import string, terminal
+from cuda2npu_codemods.expressions import last_name, matched, string, strings, terminal
 from cuda2npu_codemods.occurrences import imported, is_below, is_first_import, is_typing_only
 from cuda2npu_codemods.triggers import (
     CAPABILITY_WORDS,
@@ -131,7 +131,7 @@ _GPU_NAME = re.compile(
 @rule(
     "NPU132",
     "gpu-name",
-    on=cst.Comparison,
+    on=(cst.Comparison, cst.Call),
     words=GPU_NAME_WORDS,
     fix=FixLevel.NONE,
     quiet=True,
@@ -140,11 +140,17 @@ _GPU_NAME = re.compile(
     examples=(
         report("fast = 'A100' in torch.cuda.get_device_name(0)"),
         report("name = torch.cuda.get_device_name()\nif 'V100' in name: pass"),
+        report("name = torch.cuda.get_device_name()\nok = name.startswith('NVIDIA')"),
+        report("import re\nok = re.search('A100|H100', torch.cuda.get_device_name())"),
         leave("if 'A100' in title: pass"),
+        leave("ok = title.startswith('NVIDIA')"),
     ),
 )
-def gpu_name(node: cst.Comparison, site: Site) -> Report | None:
-    sides = [node.left, *(target.comparator for target in node.comparisons)]
+def gpu_name(node: cst.Comparison | cst.Call, site: Site) -> Report | None:
+    if isinstance(node, cst.Call):
+        sides = [*matched(node)]
+    else:
+        sides = [node.left, *(target.comparator for target in node.comparisons)]
     literals = [part for side in sides for part in strings(side)]
     if not any(_GPU_NAME.search(text) for text in literals):
         return None
@@ -154,12 +160,6 @@ def gpu_name(node: cst.Comparison, site: Site) -> Report | None:
         for function in ("get_device_name", "get_device_properties")
     )
     return Report() if asked else None
-
-
-def strings(node: cst.CSTNode) -> list[str]:
-    elements = getattr(node, "elements", None)
-    nodes = [element.value for element in elements] if elements else [node]
-    return [text for text in map(string, nodes) if text]
 
 
 @rule(
@@ -175,6 +175,10 @@ def strings(node: cst.CSTNode) -> list[str]:
         report("if torch.version.cuda is not None: pass"),
         report("major = int(torch.version.cuda.split('.')[0])"),
         report("cuda = torch.version.hip is None"),
+        report("HAS_CUDA = torch.version.cuda\nif HAS_CUDA: pass"),
+        report("is_hip = torch.version.hip is not None\nif not is_hip: pass"),
+        leave("is_hip = torch.version.hip is not None\nif is_hip: pass"),
+        leave("v = torch.version.cuda\nprint(v)"),
         leave("if torch.version.hip: pass"),
         leave("print(torch.version.cuda)"),
         leave("info = {'CUDA': torch.version.cuda}"),
@@ -182,10 +186,15 @@ def strings(node: cst.CSTNode) -> list[str]:
 )
 def torch_version_cuda(node: cst.Attribute, site: Site) -> Report | None:
     name = site.name(node)
-    if name == "torch.version.hip" and not _is_denied(node, site):
-        return None  # rightly false: an NPU machine is no ROCm machine
     if name not in ("torch.version.cuda", "torch.version.hip"):
         return None
+    kept = _tests_of(_kept_in(node, site), site.file.tree)
+    if name == "torch.version.hip":
+        # Else rightly false: an NPU machine is no ROCm machine.
+        denied = _is_denied(node, site) or any(isinstance(t, ast.UnaryOp) for t in kept)
+        return Report() if denied and (kept or _decides(node, site)) else None
+    if kept:
+        return Report()
     taken_apart = isinstance(site.parent(node), cst.Attribute)
     return Report(quiet=not taken_apart) if _decides(node, site) else None
 
@@ -196,6 +205,29 @@ def _is_denied(node: cst.Attribute, site: Site) -> bool:
     if isinstance(parent, cst.Comparison):
         return isinstance(parent.comparisons[0].operator, (cst.Is, cst.Equal))
     return isinstance(parent, cst.UnaryOperation)
+
+
+def _kept_in(node: cst.Attribute, site: Site) -> str | None:
+    """The variable that the answer is assigned to."""
+    outer = site.parent(node)
+    while isinstance(outer, (cst.Comparison, cst.Arg, cst.Call)):
+        if isinstance(outer, cst.Call) and terminal(outer.func) != "bool":
+            return None
+        outer = site.parent(outer)
+    return terminal(outer.targets[0].target) if isinstance(outer, cst.Assign) else None
+
+
+def _tests_of(name: str | None, tree: ast.Module) -> list[ast.AST]:
+    """The tests and operators of the file that ask for a variable's truth."""
+    if name is None:
+        return []
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        asked = [getattr(node, "test", None), *getattr(node, "values", ())]
+        asked += [node.operand] if isinstance(node, ast.UnaryOp) else []
+        if any(last_name(part) == name for part in asked):
+            found.append(node)
+    return found
 
 
 _VERSION_READERS = ("parse", "Version", "LooseVersion", "StrictVersion", "int", "float", "bool")

@@ -7,8 +7,7 @@ import re
 import libcst as cst
 
 from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
-from cuda2npu_codemods.expressions import terminal
-from cuda2npu_codemods.hardware import strings
+from cuda2npu_codemods.expressions import matched, strings
 from cuda2npu_codemods.triggers import MESSAGE_WORDS
 
 _CUDA_MESSAGE = re.compile(
@@ -20,6 +19,13 @@ _ERROR_TEXT = re.compile(
     r"\b(str|repr)\(|\bargs\[|format_exc|\b(e|ex|err|exc|error|exception|msg|message)\b"
     r"|\b\w*(_error|_err|_msg|_message|_exc|stderr|traceback)\b"
 )
+
+_BARE = re.compile(r"\W*(cuda|cublas|cudnn|cufft|nccl)\w*\W*", re.I)
+_EXCEPTION_TEXT = re.compile(
+    r"\b(str|repr)\((\w+\.)*(e|ex|err|exc|error|exception|\w+_(err|exc|error|exception))\)"
+    r"|format_exc|\b(e|ex|exc|err|error|exception)\.args\["
+)
+"""The text of a caught exception and nothing that may be another text."""
 
 
 @rule(
@@ -35,19 +41,26 @@ _ERROR_TEXT = re.compile(
         report("if 'out of memory' in str(e): pass"),
         report("import re\nok = re.search('CUDA error', msg)"),
         report("ok = str(e).startswith('CUDA out of memory')"),
+        report("if 'CUDA' in str(e): pass"),
+        report("if 'cublas' in str(e).lower(): pass"),
+        leave("if 'cuda' in str(device): pass"),
+        leave("if 'CUDA' in message_kind: pass"),
         leave("raise RuntimeError('CUDA out of memory')"),
         leave("if 'CUDA' in options: pass"),
     ),
 )
 def cuda_error_text(node: cst.Comparison | cst.Call, site: Site) -> Report | None:
     if isinstance(node, cst.Call):
-        texts, where = _matched_texts(node, site)
+        sides = matched(node)
     elif isinstance(node.comparisons[0].operator, (cst.In, cst.NotIn, cst.Equal)):
-        texts, where = strings(node.left), site.code(node.comparisons[0].comparator)
+        sides = (node.left, node.comparisons[0].comparator)
     else:
         return None
-    text = next((text for text in texts if _CUDA_MESSAGE.search(text)), None)
-    if text is None or not _ERROR_TEXT.search(where):
+    if not sides:
+        return None
+    texts, where = strings(sides[0]), site.code(sides[1])
+    text = next((text for text in texts if _relies_on_cuda(text, where)), None)
+    if text is None:
         return None
     advice = (
         "catch torch.OutOfMemoryError (torch 2.5 or newer) instead"
@@ -59,16 +72,15 @@ def cuda_error_text(node: cst.Comparison | cst.Call, site: Site) -> Report | Non
             "this relies on the text of an error: torch_npu's says 'NPU out of memory', which "
             f"still matches in that spelling; better {advice}"
         )
+    if _BARE.fullmatch(text):
+        return Report(
+            f"this looks for {text!r} in the text of an error: torch_npu's errors speak of the NPU "
+            f"and of CANN, so that it does not match; {advice}"
+        )
     return Report(f"torch_npu's errors never contain {text!r}, so this does not match: {advice}")
 
 
-def _matched_texts(call: cst.Call, site: Site) -> tuple[list[str], str]:
-    """The pattern or prefix that a call looks for, and what it looks in."""
-    callee, args = terminal(call.func), [arg.value for arg in call.args]
-    if callee in ("search", "match", "findall", "compile") and len(args) == 2:
-        return strings(args[0]), site.code(args[1])
-    if callee in ("startswith", "endswith", "find", "count") and isinstance(
-        call.func, cst.Attribute
-    ):
-        return (strings(args[0]), site.code(call.func.value)) if args else ([], "")
-    return [], ""
+def _relies_on_cuda(text: str, where: str) -> bool:
+    if _CUDA_MESSAGE.search(text):
+        return bool(_ERROR_TEXT.search(where))
+    return bool(_BARE.fullmatch(text) and _EXCEPTION_TEXT.search(where))

@@ -134,15 +134,45 @@ mmcv_ops_import = _package(
     (report("from mmcv.ops import nms"), leave("import mmcv")),
 )
 
-compiled_package_import = _package(
+_INSTEAD = {
+    "warpctc_pytorch": "use torch.nn.CTCLoss",
+    "auto_gptq": "load the model in bfloat16, or quantize with Ascend's tools",
+    "awq": "load the model in bfloat16, or quantize with Ascend's tools",
+    "dgl": "keep its graphs on the CPU, or write the message passing with torch functions",
+}
+_PORT = "write the operation with torch functions, move it to the CPU, or port the kernel"
+
+
+@rule(
     "NPU608",
     "compiled-package-import",
-    PACKAGES["compiled"],
-    package_words("compiled"),
-    "this package's kernels are compiled for CUDA and have no NPU version in it: write the "
-    "operation with torch functions, move it to the CPU, or port the kernel",
-    (report("import pytorch3d.ops"), report("from mamba_ssm import Mamba"), leave("import gs")),
+    on=(cst.Import, cst.ImportFrom),
+    words=package_words("compiled"),
+    fix=FixLevel.NONE,
+    why="this package's kernels are compiled for CUDA and have no NPU version in it: " + _PORT,
+    examples=(
+        report("import pytorch3d.ops"),
+        report("from mamba_ssm import Mamba"),
+        report("import gsplat\nimport spconv.pytorch as spconv"),
+        report("from warpctc_pytorch import CTCLoss"),
+        leave("import gs"),
+        leave("from .dgl import graph"),
+    ),
 )
+def compiled_package_import(node: cst.Import | cst.ImportFrom, site: Site) -> Report | None:
+    if is_typing_only(site):
+        return None
+    brought = [p for p in PACKAGES["compiled"] if any(is_below(n, (p,)) for n in imported(node))]
+    first = [package for package in brought if is_first_import(site, (package,))]
+    if not first:
+        return None
+    instead = "; ".join(dict.fromkeys(_INSTEAD.get(package, _PORT) for package in first))
+    names = " and ".join(first)
+    text = f"the kernels of {names} are compiled for CUDA and have no NPU version: {instead}"
+    if is_guarded(site):
+        return Report(f"{text}. This import is guarded: see what runs without it", quiet=True)
+    return Report(text)
+
 
 _FUSED = {
     "FusedAdam": "torch_npu.optim.NpuFusedAdamW (or NpuFusedAdam with adam_w_mode=False)",

@@ -49,9 +49,18 @@ PROPERTY_WORDS = (
     ".regs_per_multiprocessor",
 )
 CAPABILITY_WORDS = ("get_device_capability",)
-GPU_NAME_WORDS = ("get_device_name", "A100", "H100", "V100", "GeForce", "Tesla")
+GPU_NAME_WORDS = (
+    "get_device_name",
+    "A100",
+    "H100",
+    "V100",
+    "GeForce",
+    "Tesla",
+    "'NVIDIA",
+    '"NVIDIA',
+)
 VERSION_WORDS = ("version.cuda", "version.hip")
-MESSAGE_WORDS = ("out of memory", "CUDA", "cuda", "CUBLAS_STATUS", "CUDNN_STATUS", "NCCL")
+MESSAGE_WORDS = ("out of memory", "CUDA", "cuda", "CUBLAS", "cublas", "CUDNN", "NCCL")
 NVML_WORDS = ("pynvml", "py3nvml", "nvidia_smi", "cuda import", "import cuda", "from cuda")
 PRIVATE_WORDS = ("_C._cuda_", "_C._Cuda", "_C._cudart")
 SMI_WORDS = ("nvidia-smi",)
@@ -108,6 +117,10 @@ PACKAGES = {
         "torch_scatter",
         "torch_cluster",
         "torch_sparse",
+        "warpctc_pytorch",
+        "auto_gptq",
+        "awq",
+        "dgl",
     ),
 }
 """Packages whose kernels are compiled for CUDA, by the rule that reports their import."""
@@ -124,6 +137,8 @@ TRAINING_WORDS = ("tf32=True",)
 OPTIMIZER_WORDS = ("adamw_bnb", "adamw_apex", "paged_adam", "paged_lion", '_8bit"', "_8bit'")
 LIGHTNING_WORDS = ("accelerator=", "gpus=")
 MULTI_GPU_WORDS = ("MULTI_GPU",)
+FLASH_WORDS = ("use_flash_attention_2=True",)
+APEX_BACKEND_WORDS = ("backend='apex", 'backend="apex')
 INT8_WORDS = ("load_in_8bit=True",)
 FAISS_WORDS = ("StandardGpuResources", "index_cpu_to_", "GpuIndex")
 
@@ -166,6 +181,8 @@ WORDS: tuple[str, ...] = tuple(
             *LIGHTNING_WORDS,
             *MULTI_GPU_WORDS,
             *INT8_WORDS,
+            *FLASH_WORDS,
+            *APEX_BACKEND_WORDS,
             *FAISS_WORDS,
             *MOCK_WORDS,
             *NPU_WORDS,
