@@ -74,6 +74,7 @@ PACK = Pack(
         "cuda2npu_codemods.enumerations",
         "cuda2npu_codemods.names",
         "cuda2npu_codemods.interpolate",
+        "cuda2npu_codemods.keywords",
         "cuda2npu_codemods.float64",
         "cuda2npu_codemods.precision_flags",
         "cuda2npu_codemods.profiling",

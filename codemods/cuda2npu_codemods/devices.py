@@ -98,6 +98,11 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
         ),
         rewrite("d = f\"{'cuda'}:{rank}\"", "d = f\"{'npu'}:{rank}\""),
         leave("print(f\"{'cuda'}:{rank}\")"),
+        rewrite(
+            "match device:\n    case str() as s if s.startswith('cuda'): pass",
+            "match device:\n    case str() as s if s.startswith('npu'): pass",
+        ),
+        leave("match key:\n    case str() as s if s.startswith('cuda'): pass"),
         leave('OK = ["cpu", "cuda"]\nif impl in OK: pass'),
         leave('NAMES = {"gpu": "cuda"}\nif device in NAMES: pass'),
         leave('Impl = Literal["cuda", "cpu"]\ndef f(impl: Impl): pass'),
@@ -221,8 +226,8 @@ def device_f_string(node: cst.FormattedString, site: Site) -> Fix | None:
     on=cst.SimpleString,
     words=("cuda",),
     fix=FixLevel.UNSAFE,
-    why='"cuda" goes to a function of which this file does not show that it takes a device of '
-    'torch: if it does, write "npu", or run with --unsafe',
+    why='"cuda" goes to a function or method of which this file does not show that it takes a '
+    'device of torch: if it does, write "npu", or run with --unsafe',
     examples=(
         rewrite('model = load("b0", "cuda")', 'model = load("b0", "npu")'),
         rewrite(
@@ -231,12 +236,16 @@ def device_f_string(node: cst.FormattedString, site: Site) -> Fix | None:
         ),
         leave('print("b0", "cuda")'),
         leave('import torch\ntorch.save(x, "cuda")'),
+        leave('@kernels.register("cuda")\ndef run(x): pass'),
     ),
 )
 def device_string_unproven(node: cst.SimpleString, site: Site) -> Fix | None:
     value = string(node)
     if value != "cuda" or use_of(site, node) is not Use.UNKNOWN_ARGUMENT:
         return None
+    call = site.parent(site.parent(node) or node)
+    if isinstance(call, cst.Call) and (terminal(call.func) or "").startswith("register"):
+        return None  # a registry of implementations by device: CUDA's stays CUDA's
     return Fix({node: with_value(node, "cuda", "npu")})
 
 

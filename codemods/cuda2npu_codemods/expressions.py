@@ -90,10 +90,24 @@ def _denotes(site: Site, node: cst.CSTNode | None, names: Names) -> bool:
             return _denotes(site, node.value, names)
         return names(node.attr.value)
     if isinstance(node, cst.Name):
-        return names(node.value) or _binding_denotes(site, node.value, names)
+        if names(node.value) or _binding_denotes(site, node.value, names):
+            return True
+        subject = _captured(site, node)
+        return subject is not None and _denotes(site, subject, names)
     if isinstance(node, cst.BooleanOperation):
         return any(_denotes(site, side, names) for side in (node.left, node.right))
     return False
+
+
+def _captured(site: Site, node: cst.Name) -> cst.BaseExpression | None:
+    """What ``s`` stands for in ``match device: case str() as s if s.startswith(…)``."""
+    case = next((a for a in site.ancestors(node) if isinstance(a, cst.MatchCase)), None)
+    pattern, match = case and case.pattern, case and site.parent(case)
+    if not isinstance(pattern, cst.MatchAs) or not isinstance(match, cst.Match):
+        return None
+    whole = pattern.pattern is None or isinstance(pattern.pattern, cst.MatchClass)
+    named = pattern.name is not None and pattern.name.value == node.value
+    return match.subject if whole and named else None
 
 
 def _call_denotes(site: Site, call: cst.Call, names: Names) -> bool:

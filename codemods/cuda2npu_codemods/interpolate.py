@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.expressions import string, with_value
+from cuda2npu_codemods.keywords import is_spread_only
 from cuda2npu_codemods.numerics import BILINEAR, on_cpu
 
 _INTERPOLATE = "input size scale_factor mode align_corners recompute_scale_factor antialias".split()
@@ -237,6 +239,10 @@ def bilinear_name(node: cst.Attribute | cst.ImportFrom, site: Site) -> Fix | Non
             "import torch.nn.functional as F\n"
             "def up(x, size, mode='bilinear'):\n    return F.interpolate(x, size, mode=mode)"
         ),
+        report(
+            "import torch.nn.functional as F\nopts = dict(mode='bilinear')\n"
+            "F.interpolate(x, s, align_corners=True, **opts)"
+        ),
         leave("import torch.nn.functional as F\nF.interpolate(x, s, mode=mode)"),
         leave("import torch.nn.functional as F\nF.interpolate(x, s, mode='bilinear')"),
         leave("import torch.nn.functional as F\nF.interpolate(x, s, mode='bicubic', **kw)"),
@@ -244,14 +250,26 @@ def bilinear_name(node: cst.Attribute | cst.ImportFrom, site: Site) -> Fix | Non
 )
 def bilinear_resize_unproven(node: cst.Call, site: Site) -> Report | None:
     arguments = _arguments(node, site)
-    mode = _mode(arguments or [])
-    if arguments is None or mode is None or _resizes_on_cpu(arguments, site):
+    if arguments is None or _resizes_on_cpu(arguments, site):
         return None
+    mode = _mode(arguments)
+    if mode is None:
+        return Report() if any(_holds_bilinear(arg, site) for _, arg in arguments) else None
     edits = _nearest(mode.value, site)
     if edits:
         return Report() if any(name is None for name, _ in arguments) else None
     mixed = isinstance(mode.value, cst.IfExp) and "bilinear" in site.code(mode.value)
     return Report() if mixed or _default_is_bilinear(mode.value, site) else None
+
+
+def _holds_bilinear(arg: cst.Arg, site: Site) -> bool:
+    """``**opts`` where ``opts = dict(mode="bilinear", …)``, unless the dictionary was changed."""
+    if arg.star != "**" or not isinstance(arg.value, cst.Name):
+        return False
+    bound = site.binding(arg.value.value)
+    if bound is None or not re.search(r"\bmode'?[=:] ?'bilinear'", ast.unparse(bound)):
+        return False
+    return not is_spread_only(arg.value.value, site) or site.options.preserve_numerics
 
 
 def _default_is_bilinear(value: cst.BaseExpression, site: Site) -> bool:
