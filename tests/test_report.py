@@ -246,6 +246,12 @@ class TestProgress:
         progress.clear()
         assert stream.getvalue() == "\r2 of 9 files\r\x1b[K"
 
+    def test_a_long_first_file(self) -> None:
+        stream = Terminal()
+        progress = Progress(1, stream)
+        progress.begin()
+        assert stream.getvalue() == "\r0 of 1 files"
+
     def test_nothing_off_a_terminal(self) -> None:
         stream = io.StringIO()
         for target in (stream, None):

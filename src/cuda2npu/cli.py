@@ -211,6 +211,8 @@ class _Run:
         for fault in plan.errors:
             self.summary.errors.append(fault)
             show(Outcome(fault.path, error=fault.message))
+        if plan.jobs and files.size(plan.jobs[0].path) > project.POOL_BYTES:
+            progress.begin()
         with self._interruptible():
             outcomes = project.run(
                 plan.jobs,

@@ -157,6 +157,14 @@ def _insert_links(jobs: list[Job], links: list[tuple[int, Job]], seen: set[str])
         jobs.insert(place, job)
 
 
+def size(path: str) -> int:
+    """The bytes of a file; 0 when it cannot be asked."""
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
+
+
 def _root_of(path: Path) -> str:
     """The tree that a file named by itself belongs to: the working folder if it is inside."""
     folder = path.parent.resolve()

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 POOL_BYTES = 256 * 1024
 """Less source than this is done sooner than a pool of workers starts."""
 
+_GRACE = 2.0
+"""Seconds that a worker goes on when it is told to end."""
+
 _LINE_END = r"\r\n|\r|\n"
 
 
@@ -209,7 +212,7 @@ def _start_worker() -> None:
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end_worker)
+            signal.signal(number, _end_soon)
     parent = parent_process()
     if parent is not None:
         Thread(target=_follow, args=(parent,), daemon=True).start()
@@ -221,7 +224,19 @@ def _follow(parent: BaseProcess) -> None:
     _end_worker()
 
 
-def _end_worker(*_: object) -> None:
+def _end_soon(*_: object) -> None:
+    """Leave the time to tell what is done: half an outcome would block the parent for ever.
+
+    A signal for the whole group reaches the parent, too, which then ends its workers itself.
+    """
+    from threading import Timer
+
+    timer = Timer(_GRACE, _end_worker)
+    timer.daemon = True
+    timer.start()
+
+
+def _end_worker() -> None:
     """End at once; the file in work stays as it was."""
     files.remove_temporaries()
     os._exit(1)

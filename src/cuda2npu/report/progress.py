@@ -17,6 +17,11 @@ class Progress:
         self._next = time.monotonic() + 5 * self._INTERVAL
         self._shown = False
 
+    def begin(self) -> None:
+        """Show at once that a run is at work, when its first file is a long one."""
+        self._next = 0.0
+        self.tell(0)
+
     def tell(self, done: int) -> None:
         if self._stream is not None and time.monotonic() >= self._next:
             self._stream.write(f"\r{done} of {self._total} files")
