@@ -87,6 +87,8 @@ _STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins)) | {"to
 def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode | None:
     if names_backend(keyword) and _is_other_collective(site, call):
         return Use.FOREIGN
+    if (terminal(call.func) or "").startswith("register"):
+        return None  # a registry of implementations by device: CUDA's stays CUDA's
     if names_device(keyword) or (keyword == "type" and site.name(call.func) == "torch.device"):
         return Use.DEVICE if _may_be_torch(site, call) else Use.UNKNOWN_ARGUMENT
     if names_backend(keyword):

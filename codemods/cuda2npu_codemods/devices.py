@@ -65,6 +65,13 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
             'every = set(["cuda", "cpu"] + [f"cuda:{i}" for i in range(8)])',
             'every = set(["npu", "cpu"] + [f"npu:{i}" for i in range(8)])',
         ),
+        rewrite(
+            'known = ["cpu", "cuda"]\np.add_argument("--device", choices=known)',
+            'known = ["cpu", "npu"]\np.add_argument("--device", choices=known)',
+        ),
+        leave('known = ["cpu", "cuda"]\np.add_argument("--impl", choices=known)'),
+        leave('print(["cuda", "cpu"] + [f"cuda:{i}" for i in range(8)])'),
+        leave('@kernels.register(device="cuda")\ndef run(x): pass'),
         rewrite('known = ["cpu", "cuda", "cuda:0"]', 'known = ["cpu", "npu", "npu:0"]'),
         rewrite(
             'class C:\n    device: str = field(default="cuda", metadata={"choices": ["cuda"]})',

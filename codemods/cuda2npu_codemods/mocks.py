@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import libcst as cst
@@ -175,17 +176,38 @@ _TYPE_PARTS = (cst.Index, cst.SubscriptElement, cst.Subscript, cst.BinaryOperati
             "import torch\nimport torch_npu  # noqa: F401\n"
             'def f() -> Optional["torch.npu.Event"]: pass',
         ),
+        rewrite(
+            'import torch\ndef f(s: "list[torch.cuda.Event] | None" = None): pass',
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            'def f(s: "list[torch.npu.Event] | None" = None): pass',
+        ),
         leave('def f(s: "torch.cuda.Stream of work"): pass'),
         leave('def f(kind: Literal["torch.cuda.Stream"]): pass'),
         leave('def f(s: "torch.cuda.nccl.Group"): pass'),
     ),
 )
 def quoted_annotation(node: cst.SimpleString, site: Site) -> Fix | None:
-    match = _DOTTED.fullmatch(string(node) or "")
-    if match is None or match[1] or not _is_annotation(node, site):
+    value = string(node) or ""
+    names = _IN_ANNOTATION.findall(value)
+    if not names or not _is_type(value) or not _is_annotation(node, site):
         return None
-    new = counterpart(match[2], site.options.torch_npu)
-    return Fix({node: with_value(node, match[2], new)}) if new is not None else None
+    if any(counterpart(name, site.options.torch_npu) is None for name in names):
+        return None
+    new = _IN_ANNOTATION.sub(
+        lambda match: counterpart(match[0], site.options.torch_npu) or match[0], node.value
+    )
+    return Fix({node: node.with_changes(value=new)})
+
+
+_IN_ANNOTATION = re.compile(r"(?<![\w.])torch\.cuda(?:\.\w+)+")
+
+
+def _is_type(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _is_annotation(node: cst.CSTNode, site: Site) -> bool:

@@ -11,7 +11,7 @@ from cuda2npu_codemods.words import names_backend, names_device
 
 
 def compared_use(tree: ast.Module, name: str) -> Use | None:
-    """``device in NAME`` and ``x.device.type == NAME``: NAME holds devices."""
+    """``device in NAME``, ``x.device.type == NAME``, ``choices=NAME`` of a flag for devices."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare) and len(node.comparators) == 1:
             left, right = node.left, node.comparators[0]
@@ -20,7 +20,22 @@ def compared_use(tree: ast.Module, name: str) -> Use | None:
                     return Use.DEVICE
                 if denotes(left, names_backend):
                     return Use.BACKEND
+        elif isinstance(node, ast.Call) and _chooses_from(node, name):
+            flags = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+            uses = [by_name(flag) for flag in flags if isinstance(flag, str)]
+            if any(uses):
+                return next(filter(None, uses))
     return None
+
+
+def _chooses_from(call: ast.Call, name: str) -> bool:
+    """``add_argument("--device", choices=NAME)``, ``option("--device", type=Choice(NAME))``."""
+    return any(
+        last_name(part) == name
+        for keyword in call.keywords
+        if keyword.arg in ("choices", "type")
+        for part in ast.walk(keyword.value)
+    )
 
 
 def annotated_use(tree: ast.Module, alias: str) -> Use | None:

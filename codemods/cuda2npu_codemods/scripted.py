@@ -150,3 +150,29 @@ def scripted_is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
         rpar=[cst.RightParen()],
     )
     return Fix({node: test})
+
+
+@rule(
+    "NPU172",
+    "scripted-device-function",
+    on=cst.Attribute,
+    words=("torch.cuda.", "torch.npu."),
+    fix=FixLevel.NONE,
+    why="TorchScript compiles this function, and knows operators for functions of torch.cuda "
+    "but for none of torch.npu's: call it outside and pass the result in",
+    examples=(
+        report("import torch, torch_npu\n@torch.jit.script\ndef f():\n    torch.npu.synchronize()"),
+        report(
+            "import torch\nimport torch_npu\n@torch.jit.script\ndef f():\n"
+            "    return torch.npu.current_device()"
+        ),
+        leave("import torch\ndef f():\n    torch.cuda.synchronize()"),
+    ),
+    source="torch 2.13 with torch_npu 2.13",
+)
+def scripted_device_function(node: cst.Attribute, site: Site) -> Report | None:
+    name = site.name(node) or ""
+    if not name.startswith(("torch.cuda.", "torch.npu.")) or not is_scripted(site):
+        return None
+    parent = site.parent(node)
+    return Report() if isinstance(parent, cst.Call) and parent.func is node else None

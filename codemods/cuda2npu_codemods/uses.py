@@ -110,6 +110,11 @@ def _unless_silent(site: Site, node: cst.CSTNode) -> Use:
     return use if use in (Use.KEY, Use.TEXT, Use.FOREIGN, Use.BACKEND) else Use.DEVICE
 
 
+def _comprehension(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
+    assert isinstance(parent, (cst.ListComp, cst.SetComp, cst.GeneratorExp))
+    return parent if child is parent.elt else None
+
+
 def _method_of_string(
     site: Site, child: cst.CSTNode, parent: cst.CSTNode
 ) -> Use | cst.CSTNode | None:
@@ -189,7 +194,7 @@ def _by_role(site: Site, value: cst.CSTNode, name: str | None) -> Use | None:
         return None  # what is looked up in a dictionary are its keys
     if isinstance(value, cst.Subscript):
         return annotated_use(site.file.tree, name)
-    if not re.search(rf"(\bin|[=!]=)\s*(\w+\.)*{name}\b", site.file.text):
+    if not re.search(rf"(\bin|[=!]=|choices=|Choice\()\s*(\w+\.)*{name}\b", site.file.text):
         return None
     return compared_use(site.file.tree, name)
 
@@ -323,6 +328,9 @@ _STEPS: dict[type[cst.CSTNode], Step] = {
     cst.Set: _out,
     cst.Dict: _out,
     cst.DictElement: _dict_element,
+    cst.ListComp: _comprehension,
+    cst.SetComp: _comprehension,
+    cst.GeneratorExp: _comprehension,
     cst.Lambda: _out,
     cst.Assign: _assigned,
     cst.AnnAssign: _assigned,
