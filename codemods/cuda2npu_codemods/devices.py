@@ -111,6 +111,8 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
         ),
         leave("match key:\n    case str() as s if s.startswith('cuda'): pass"),
         leave('OK = ["cpu", "cuda"]\nif impl in OK: pass'),
+        leave('OK = ["cpu", "cuda"]\nif event.type in OK: pass'),
+        rewrite('T = "cuda"\nok = T == x.device.type', 'T = "npu"\nok = T == x.device.type'),
         leave('NAMES = {"gpu": "cuda"}\nif device in NAMES: pass'),
         leave('Impl = Literal["cuda", "cpu"]\ndef f(impl: Impl): pass'),
         leave('def main(impl: str = typer.Option("cuda")): pass'),

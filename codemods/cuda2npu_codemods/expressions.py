@@ -148,9 +148,9 @@ def denotes(node: ast.AST | None, names: Names) -> bool:
     if isinstance(node, ast.Name):
         return names(node.id)
     if isinstance(node, ast.Attribute):
-        if node.attr == "type" and names is names_device:
-            return last_name(node.value) not in ("self", "args", "cfg", "config", "opt")
-        return denotes(node.value, names) if node.attr == "value" else names(node.attr)
+        if node.attr in ("type", "value"):
+            return denotes(node.value, names)
+        return names(node.attr)
     if isinstance(node, ast.Subscript):
         key = getattr(node.slice, "value", None)
         return names(key) if isinstance(key, str) else denotes(node.value, names)

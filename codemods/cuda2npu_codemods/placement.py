@@ -98,6 +98,7 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
         ),
         rewrite("move = model.cuda\nmove()", "move = model.npu\nmove()"),
         leave("use = args.cuda\nif use: pass"),
+        leave("from lib import gpu\nmove = gpu.cuda\nmove()"),
         leave("if args.cuda: pass"),
         leave("f(opt.cuda, self.cuda)"),
         leave("self.cuda = True"),
@@ -122,11 +123,20 @@ def tensor_cuda_reference(node: cst.Attribute, site: Site) -> Fix | None:
     return Fix({node.attr: _NPU}) if handed_on else None
 
 
+def _comes_from_import(site: Site, node: cst.BaseExpression) -> bool:
+    """Whether an import brings what a chain begins with, and not a variable."""
+    name = site.name(node)
+    head = site.code(node).partition(".")[0]
+    return name is not None and site.is_bound(head) and not head.startswith("torch")
+
+
 def _is_only_called(site: Site, node: cst.Attribute) -> bool:
     """``move = model.cuda`` where the file only ever calls ``move``."""
     holder = site.parent(node)
     target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
     if not isinstance(target, cst.Name) or site.binding(target.value) is None:
+        return False
+    if _comes_from_import(site, node.value):
         return False
     nodes = list(ast.walk(site.file.tree))
     called = {id(call.func) for call in nodes if isinstance(call, ast.Call)}

@@ -14,11 +14,12 @@ def compared_use(tree: ast.Module, name: str) -> Use | None:
     """``device in NAME``, ``x.device.type == NAME``, ``choices=NAME`` of a flag for devices."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare) and len(node.comparators) == 1:
-            left, right = node.left, node.comparators[0]
-            if last_name(right) == name:
-                if denotes(left, names_device):
+            sides = [node.left, node.comparators[0]]
+            if any(last_name(side) == name for side in sides):
+                others = [side for side in sides if last_name(side) != name]
+                if any(denotes(side, names_device) for side in others):
                     return Use.DEVICE
-                if denotes(left, names_backend):
+                if any(denotes(side, names_backend) for side in others):
                     return Use.BACKEND
         elif isinstance(node, ast.Call) and _chooses_from(node, name):
             flags = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]

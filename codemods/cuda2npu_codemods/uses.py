@@ -194,7 +194,9 @@ def _by_role(site: Site, value: cst.CSTNode, name: str | None) -> Use | None:
         return None  # what is looked up in a dictionary are its keys
     if isinstance(value, cst.Subscript):
         return annotated_use(site.file.tree, name)
-    if not re.search(rf"(\bin|[=!]=|choices=|Choice\()\s*(\w+\.)*{name}\b", site.file.text):
+    if not re.search(
+        rf"(\bin|[=!]=|choices=|Choice\()\s*(\w+\.)*{name}\b|\b{name} *[=!]=", site.file.text
+    ):
         return None
     return compared_use(site.file.tree, name)
 
