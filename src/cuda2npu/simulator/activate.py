@@ -14,6 +14,7 @@ from cuda2npu.simulator.environment import LIBRARIES, Simulation, from_environme
 PARTS = ("cuda2npu.simulator.kernels", "cuda2npu.simulator.hccl")
 """The modules whose ``register`` gives torch_npu its operators and its collectives."""
 
+_LAST_STEPS = "torch_npu._init.core.optional_features"
 _LAST_STEP = "_enable_optional_features"
 _registered = False
 
@@ -43,16 +44,14 @@ def _prepare(asked: Simulation) -> None:
 
 def torch_npu_is_loading() -> None:
     """Called by the simulated runtime while ``import torch_npu`` loads it: register at its end."""
-    module = sys.modules.get("torch_npu")
-    last = getattr(module, _LAST_STEP, None)
-    if module is None or last is None:
-        return
+    steps = import_module(_LAST_STEPS)
+    last = getattr(steps, _LAST_STEP)
 
     def last_step() -> None:
         last()
         _register()
 
-    setattr(module, _LAST_STEP, last_step)
+    setattr(steps, _LAST_STEP, last_step)
 
 
 def _register() -> None:

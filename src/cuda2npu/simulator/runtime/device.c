@@ -102,24 +102,22 @@ API aclError aclrtGetVersion(int32_t *major, int32_t *minor, int32_t *patch) {
 }
 
 #define CANN_VERSION "8.5.0"
+#define DRIVER_VERSION "25.5.0"
 
 struct package_version {
     char version[128], major[64], minor[64], release[64], patch[64], reserved[128];
 };
 
 API aclError aclsysGetCANNVersion(int package, struct package_version *answer) {
-    (void)package;
+    enum { DRIVER = 7 };
     memset(answer, 0, sizeof *answer);
-    strcpy(answer->version, CANN_VERSION);
-    strcpy(answer->major, "8");
-    strcpy(answer->minor, "5");
-    strcpy(answer->release, "0");
+    strcpy(answer->version, package == DRIVER ? DRIVER_VERSION : CANN_VERSION);
+    sscanf(answer->version, "%63[^.].%63[^.].%63s", answer->major, answer->minor, answer->release);
     return SUCCESS;
 }
 
 API aclError aclsysGetVersionStr(char *package, char *answer) {
-    (void)package;
-    strcpy(answer, CANN_VERSION);
+    strcpy(answer, strcasestr(package, "driver") ? DRIVER_VERSION : CANN_VERSION);
     return SUCCESS;
 }
 
