@@ -19,6 +19,7 @@ from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Output, check_format, reporter, wants_color
 from cuda2npu.report.progress import Progress
 from cuda2npu.report.summary import Summary
+from cuda2npu.smoke.cli import register as register_smoke
 
 FINDINGS = 1
 ERROR = 2
@@ -202,6 +203,9 @@ def simulate(
     except SimulatorError as error:
         Output(sys.stderr).write(f"error: {error}\n")
         raise typer.Exit(ERROR) from None
+
+
+register_smoke(app)
 
 
 class _Run:

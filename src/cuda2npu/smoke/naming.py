@@ -9,6 +9,9 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch.nn.modules import module as hooks
 
+ROOTS = 32
+"""Outermost modules that are kept alive, so that their final state can be recorded."""
+
 
 class Names:
     """Qualified names of modules, from the outermost module that holds them.
@@ -21,6 +24,7 @@ class Names:
     def __init__(self) -> None:
         self._holders: WeakKeyDictionary[Any, tuple[ref[Any], str]] = WeakKeyDictionary()
         self._roots: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._kept: list[Any] = []
         self._counts: dict[str, int] = {}
         self._names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self.classes: dict[str, type] = {}
@@ -43,6 +47,8 @@ class Names:
         root = self._root(module)
         if root not in self._roots:
             self._roots[root] = self._root_name(root)
+            if len(self._kept) < ROOTS:
+                self._kept.append(root)
             for name, child in root.named_modules():
                 self._names[child] = _join(self._roots[root], name)
                 self.classes[self._names[child]] = type(child)

@@ -42,7 +42,7 @@ class Recorder:
         self._events: list[dict[str, Any]] = []
         self._handles: list[Any] = []
         self._losses = 0
-        self._busy = False
+        self._busy = self._inside = False
         self._told = 0.0
 
     def install(self) -> None:
@@ -94,8 +94,14 @@ class Recorder:
         scale = torch.amp.GradScaler.scale
 
         def seen_backward(tensor: Any, *arguments: Any, **options: Any) -> Any:
+            if self._inside:  # torch functions come twice: once more behind each mode
+                return backward(tensor, *arguments, **options)
             self._loss(getattr(tensor, "_cuda2npu_unscaled", tensor))
-            return backward(tensor, *arguments, **options)
+            self._inside = True
+            try:
+                return backward(tensor, *arguments, **options)
+            finally:
+                self._inside = False
 
         def seen_scale(scaler: Any, outputs: Any) -> Any:
             scaled = scale(scaler, outputs)
