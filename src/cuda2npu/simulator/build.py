@@ -24,6 +24,12 @@ SUPPORTED = "2.13."
 RUNTIME = "libcuda2npu_runtime.so"
 """All the code; the libraries under CANN's names only point to it, so that state is kept once."""
 
+OPENED = ("libmsprofiler.so", "libmspti.so", "libms_tools_ext.so", "libascend_hal.so")
+"""The libraries that profilers open by name."""
+
+POINTER = "void *cuda2npu_runtime(void *unused) { return unused; }\n"
+"""One function, for the tables that stack traces are read with."""
+
 CANN_PARTS = ("runtime", "compiler", "opp")
 """The folders of an installed CANN that torch_npu looks for; empty here."""
 
@@ -118,10 +124,10 @@ def _build(wheel: Path, compiler: list[str], sources: list[Path], work: Path) ->
     generated = work / "unsupported.c"
     generated.write_text(_unsupported(unanswered), encoding="utf-8")
     _run([*command, *map(str, sources), str(generated), *libraries, "-o", str(runtime)])
-    empty = work / "empty.c"
-    empty.write_text("", encoding="utf-8")
-    for name in sorted(missing):
-        link = [f"-Wl,-soname,{name}", "-Wl,--no-as-needed", origin, str(empty), str(runtime)]
+    pointer = work / "pointer.c"
+    pointer.write_text(POINTER, encoding="utf-8")
+    for name in sorted(missing.union(OPENED)):
+        link = [f"-Wl,-soname,{name}", "-Wl,--no-as-needed", origin, str(pointer), str(runtime)]
         _run([*compiler, *OPTIONS, *link, "-o", str(work / name)])
     for part in CANN_PARTS:
         (work / "cann" / part).mkdir(parents=True)

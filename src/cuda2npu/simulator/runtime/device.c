@@ -237,6 +237,18 @@ API aclError aclrtGetResInCurrentThread(int kind, uint32_t *value) {
     return aclrtGetDeviceResLimit(current, kind, value);
 }
 
+API aclError aclrtGetStreamResLimit(void *stream, int kind, uint32_t *value) {
+    return (void)stream, aclrtGetDeviceResLimit(current, kind, value);
+}
+
+API aclError aclrtSetStreamResLimit(void *stream, int kind, uint32_t value) {
+    return (void)stream, (void)kind, (void)value, SUCCESS;
+}
+
+API aclError aclrtResetStreamResLimit(void *stream) { return (void)stream, SUCCESS; }
+API aclError aclrtUseStreamResInCurrentThread(void *stream) { return (void)stream, SUCCESS; }
+API aclError aclrtUnuseStreamResInCurrentThread(void *stream) { return (void)stream, SUCCESS; }
+
 /* ---- settings: taken, without effect */
 
 API aclError aclrtSetDeviceSatMode(int mode) { return (void)mode, SUCCESS; }

@@ -3,8 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 static void *handle(void) { return calloc(1, 16); }
 
@@ -53,24 +51,8 @@ API aclError aclGetCompileopt(int what, char *value, size_t room) {
 
 API aclError aclopSetCompileFlag(int flag) { return (void)flag, SUCCESS; }
 
-/* ---- logs and traces: dropped */
+/* ---- logs and dumps: dropped */
 
 API void aclAppLog(void) {}
 TAKEN(aclmdlInitDump)
 TAKEN(aclmdlFinalizeDump)
-TAKEN(MsprofRegisterCallback)
-TAKEN(MsprofReportApi)
-TAKEN(MsprofReportCompactInfo)
-TAKEN(MsprofReportAdditionalInfo)
-
-API uint64_t MsprofSysCycleTime(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-API uint64_t MsprofGetHashId(const char *words, size_t size) {
-    uint64_t hash = 1469598103934665603u;
-    for (size_t at = 0; at < size; at++) hash = (hash ^ (unsigned char)words[at]) * 1099511628211u;
-    return hash;
-}
