@@ -91,7 +91,6 @@ class Recorder:
 
     def _see_losses(self) -> None:
         backward = torch.Tensor.backward
-        scale = torch.amp.GradScaler.scale
 
         def seen_backward(tensor: Any, *arguments: Any, **options: Any) -> Any:
             if self._inside:  # torch functions come twice: once more behind each mode
@@ -103,14 +102,14 @@ class Recorder:
             finally:
                 self._inside = False
 
-        def seen_scale(scaler: Any, outputs: Any) -> Any:
-            scaled = scale(scaler, outputs)
-            if isinstance(scaled, torch.Tensor) and scaled is not outputs:
-                scaled._cuda2npu_unscaled = outputs.detach()  # type: ignore[attr-defined]
-            return scaled
+        def new_scaler(kind: Any, *_: Any, **__: Any) -> Any:
+            if "_cuda2npu_seen" not in kind.__dict__:
+                kind._cuda2npu_seen = True
+                kind.scale = _remembering(kind.scale)
+            return object.__new__(kind)
 
         torch.Tensor.backward = seen_backward  # type: ignore[method-assign]
-        torch.amp.GradScaler.scale = seen_scale  # type: ignore[method-assign, assignment]
+        torch.amp.GradScaler.__new__ = new_scaler  # type: ignore[method-assign, assignment]
 
     def _loss(self, tensor: Any) -> None:
         if self._busy:
@@ -221,6 +220,18 @@ class Recorder:
                     path = f"{root}.{name}".replace("._orig_mod", "")
                     found[id(tensor)] = {"path": path, "placed": placed, **entry}
         return list(found.values())
+
+
+def _remembering(scale: Any) -> Any:
+    """A scaled loss knows the loss: the scale itself may differ from device to device."""
+
+    def seen_scale(scaler: Any, outputs: Any) -> Any:
+        scaled = scale(scaler, outputs)
+        if isinstance(scaled, torch.Tensor) and scaled is not outputs:
+            scaled._cuda2npu_unscaled = outputs.detach()  # type: ignore[attr-defined]
+        return scaled
+
+    return seen_scale
 
 
 def _norm(tensor: Any) -> float:
