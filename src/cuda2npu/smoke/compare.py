@@ -135,6 +135,11 @@ class _Comparing:
         }
         failures = []
         worst = 0.0
+        if old["losses"] != new["losses"]:
+            failures.append(
+                f"step {old['call']} comes after {old['losses']} backward passes, on the NPU "
+                f"after {new['losses']}: a GradScaler skipped a step in one run alone"
+            )
         for name, norms in old["norms"].items():
             reasons, distance = _norms(name, norms, new["norms"].get(name), floors)
             failures += reasons
@@ -143,7 +148,7 @@ class _Comparing:
             Metrics(rel_l2=worst, compared=len(old["norms"])), failures, []
         )
         if failures:
-            layer = failures[0].partition(":")[0].rpartition(".")[0]
+            layer = failures[0].partition(": ")[0].rpartition(".")[0]
             seen = f"step {old['call']} of {old['name']}"
             self._part(First(layer, seen, "", self._step, tuple(failures[:4])))
 

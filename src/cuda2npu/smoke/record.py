@@ -149,6 +149,7 @@ class Recorder:
                 name = self._optimizer_name(optimizer)
                 event: dict[str, Any] = {"kind": "step", "name": name, "call": step}
                 event["norms"] = self._norms(optimizer)
+                event["losses"] = self._losses
                 self._events.append(event)
         finally:
             self._busy = False
