@@ -41,20 +41,24 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
 
 def _sparse_host_view(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout is torch.sparse_coo:
-        view: torch.Tensor = torch._sparse_coo_tensor_unsafe(
-            host_view(tensor._indices()), host_view(tensor._values()), tensor.size()
+        view: torch.Tensor = torch.sparse_coo_tensor(
+            host_view(tensor._indices()),
+            host_view(tensor._values()),
+            tensor.size(),
+            check_invariants=False,
         )
         return view._coalesced_(tensor.is_coalesced())
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         compressed, plain = tensor.crow_indices(), tensor.col_indices()
     else:
         compressed, plain = tensor.ccol_indices(), tensor.row_indices()
-    made: torch.Tensor = torch._sparse_compressed_tensor_unsafe(
+    made: torch.Tensor = torch.sparse_compressed_tensor(
         host_view(compressed),
         host_view(plain),
         host_view(tensor.values()),
         tensor.size(),
         layout=tensor.layout,
+        check_invariants=False,
     )
     return made
 
@@ -89,18 +93,22 @@ def on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 def _sparse_on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     if host.layout is torch.sparse_coo:
-        made: torch.Tensor = torch._sparse_coo_tensor_unsafe(
-            on_device(host._indices(), device), on_device(host._values(), device), host.size()
+        made: torch.Tensor = torch.sparse_coo_tensor(
+            on_device(host._indices(), device),
+            on_device(host._values(), device),
+            host.size(),
+            check_invariants=False,
         )
         return made._coalesced_(host.is_coalesced())
     by_rows = host.layout in (torch.sparse_csr, torch.sparse_bsr)
     compressed = host.crow_indices() if by_rows else host.ccol_indices()
     plain = host.col_indices() if by_rows else host.row_indices()
-    made = torch._sparse_compressed_tensor_unsafe(
+    made = torch.sparse_compressed_tensor(
         on_device(compressed, device),
         on_device(plain, device),
         on_device(host.values(), device),
         host.size(),
         layout=host.layout,
+        check_invariants=False,
     )
     return made

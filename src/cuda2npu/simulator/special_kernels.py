@@ -233,6 +233,17 @@ def attention_backward(
     return *grads, None
 
 
+def pack_padded_sequence(source: Tensor, lengths: Tensor, batch_first: bool) -> Any:
+    """The sizes of the batches stay on the CPU, where the recurrent layers read them."""
+    seen = host_view(source) if source.get_device() >= 0 else source
+    data, sizes = torch.ops.aten._pack_padded_sequence.default(seen, lengths.cpu(), batch_first)
+    return on_device(data, source.device), sizes
+
+
+def coalesce(source: Tensor) -> Tensor:
+    return on_device(torch.ops.aten._coalesce.default(host_view(source)), source.device)
+
+
 _KERNELS = {
     "copy_": copy_,
     "_copy_from_and_resize": copy_from_and_resize,
@@ -242,6 +253,7 @@ _KERNELS = {
     "_thnn_fused_lstm_cell_backward_impl": lstm_cell_backward,
     "_thnn_fused_gru_cell": gru_cell,
     "_thnn_fused_gru_cell_backward": gru_cell_backward,
+    "_pack_padded_sequence": pack_padded_sequence,
     "_fused_sdp_choice": sdp_choice,
     "_scaled_dot_product_fused_attention_overrideable": attention,
     "_scaled_dot_product_fused_attention_overrideable_backward": attention_backward,
@@ -250,5 +262,6 @@ _KERNELS = {
 
 def register() -> None:
     put = library("aten")
+    put("_coalesce", "SparsePrivateUse1", coalesce)
     for name, kernel in _KERNELS.items():
         put(name, "PrivateUse1", kernel)
