@@ -99,8 +99,14 @@ def _key(sources: Iterable[Path], version: str, compiler: Sequence[str]) -> str:
 
 def _publish(wheel: Path, compiler: list[str], sources: list[Path], folder: Path) -> None:
     """Build beside the folder and rename: whoever comes second drops what it built."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".build-", dir=folder.parent))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".build-", dir=folder.parent))
+    except OSError as error:
+        raise SimulatorError(
+            f"the compiled runtime cannot be kept in {folder.parent}: {error.strerror}; "
+            "set XDG_CACHE_HOME to a folder that can be written to"
+        ) from None
     try:
         _build(wheel, compiler, sources, work)
         work.chmod(0o755)
