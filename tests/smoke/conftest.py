@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,11 +10,7 @@ import pytest
 
 from cuda2npu.model import Options
 from cuda2npu.smoke.stage import Report, Request, smoke
-
-PROGRAMS = Path(__file__).parent / "programs"
-TIMEOUT = 240.0
-
-Smoke = Callable[..., Report]
+from smoke.support import PROGRAMS, TIMEOUT, Smoke
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from cuda2npu.model import Options
 from cuda2npu.smoke.outcome import Status
 from cuda2npu.smoke.spec import SmokeError
 from cuda2npu.smoke.stage import Report, Request, capture, smoke
-from tests.smoke.conftest import TIMEOUT, Smoke
+from smoke.support import PROGRAMS, TIMEOUT, Smoke
 
 
 def explain(report: Report) -> str:
@@ -83,7 +83,7 @@ WRONG = {
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory, torch_npu: str) -> Path:
     """The original's run, kept once for all wrong edits."""
-    script = Path(__file__).parent / "programs" / "segment.py"
+    script = PROGRAMS / "segment.py"
     target = tmp_path_factory.mktemp("captured") / "segment"
     report = capture(Request(script, timeout=TIMEOUT), target)
     assert not report.failures

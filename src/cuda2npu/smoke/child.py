@@ -41,7 +41,8 @@ def main(spec_path: str) -> None:
     if not spec.dropout:
         randomness.without_dropout()
     if spec.device != "cpu" and not spec.cuda_on_cpu:
-        randomness.DrawOnHost().__enter__()
+        mode: Any = randomness.DrawOnHost()
+        mode.__enter__()
     randomness.seed(spec.seed)
     extra = _run(spec)
     recorder.finish({**extra, "environment": _environment(torch)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,7 +142,8 @@ def _replace_torch_cuda() -> None:
 
 def _replace_mixed_precision() -> None:
     """CUDA's autocast and scaler become those of the CPU; the type stays CUDA's."""
-    autocast, scaler = torch.amp.autocast_mode.autocast, torch.amp.GradScaler
+    autocast: Any = torch.amp.autocast_mode.autocast
+    scaler: Any = torch.amp.GradScaler
     start, make = autocast.__init__, scaler.__init__
 
     def init_autocast(
@@ -154,20 +156,18 @@ def _replace_mixed_precision() -> None:
     def init_scaler(self: Any, device: str = "cuda", *rest: Any, **options: Any) -> None:
         make(self, "cpu" if device == "cuda" else device, *rest, **options)
 
-    autocast.__init__ = init_autocast  # type: ignore[method-assign]
-    scaler.__init__ = init_scaler  # type: ignore[method-assign, assignment]
+    autocast.__init__ = init_autocast
+    scaler.__init__ = init_scaler
 
 
 def _replace_parallel(meant_for_cuda: Meant) -> None:
-    import torch.nn.parallel.data_parallel as data_parallel
-
+    data_parallel: Any = import_module("torch.nn.parallel.data_parallel")
     data_parallel._get_available_device_type = lambda: None
     if not torch.distributed.is_available():
         return
-    import torch.distributed.distributed_c10d as c10d
-    from torch.nn.parallel import DistributedDataParallel
-
-    make = DistributedDataParallel.__init__
+    c10d: Any = import_module("torch.distributed.distributed_c10d")
+    parallel: Any = torch.nn.parallel.DistributedDataParallel
+    make = parallel.__init__
 
     def init_ddp(
         self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *rest: Any,
@@ -175,7 +175,7 @@ def _replace_parallel(meant_for_cuda: Meant) -> None:
     ) -> None:  # fmt: skip
         make(self, module, None, None, *rest, **options)
 
-    DistributedDataParallel.__init__ = init_ddp  # type: ignore[method-assign]
+    parallel.__init__ = init_ddp
     for name in ("init_process_group", "new_group"):
         function = _over_gloo(getattr(c10d, name), meant_for_cuda)
         setattr(c10d, name, function)
@@ -199,7 +199,8 @@ def _is_nccl(value: object) -> bool:
 
 
 def _replace_loading(meant_for_cuda: Meant) -> None:
-    load, default_type = torch.load, torch.set_default_tensor_type
+    root: Any = torch
+    load, default_type = root.load, root.set_default_tensor_type
 
     def load_on_cpu(file: Any, map_location: Any = None, *rest: Any, **options: Any) -> Any:
         if map_location is None or isinstance(map_location, dict) or meant_for_cuda(map_location):
@@ -211,13 +212,14 @@ def _replace_loading(meant_for_cuda: Meant) -> None:
             kind = kind.replace("torch.cuda.", "torch.")
         default_type(kind)
 
-    torch.load = load_on_cpu
-    torch.set_default_tensor_type = set_default_tensor_type
-    for storage in (torch.UntypedStorage, torch.TypedStorage):
+    root.load = load_on_cpu
+    root.set_default_tensor_type = set_default_tensor_type
+    for storage in (root.UntypedStorage, root.TypedStorage):
         storage.cuda = lambda self, *_, **__: self
 
 
 def _replace_generator(meant_for_cuda: Meant) -> None:
+    root: Any = torch
     real = torch.Generator
 
     class AnyGenerator(type):
@@ -230,4 +232,4 @@ def _replace_generator(meant_for_cuda: Meant) -> None:
     class Generator(metaclass=AnyGenerator):
         pass
 
-    torch.Generator = Generator  # type: ignore[misc, assignment]
+    root.Generator = Generator

@@ -129,7 +129,7 @@ def _options(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
 def activate() -> MarkedPlacement:
     """Turn it on for the rest of the process."""
     placement = MarkedPlacement()
-    mode = CudaOnCpu(placement)
+    mode: Any = CudaOnCpu(placement)
     replace_names(meant_for_cuda)
     mode.__enter__()
     return placement

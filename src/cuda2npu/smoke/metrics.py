@@ -124,14 +124,17 @@ class Leaves:
         dtype = "" if old["dtype"] == new["dtype"] else f"{old['dtype']} → {new['dtype']}"
         if "key" in old and "key" in new:
             metrics = compare_values(self.expected[old["key"]], self.found[new["key"]])
-            counts = _counts(old, new)
-            return replace(metrics, dtype=dtype, **counts)
+            nan, inf = _counts(old, new)
+            return replace(
+                metrics, dtype=dtype, nan=max(nan, metrics.nan), inf=max(inf, metrics.inf)
+            )
         return replace(_by_figures(old, new), dtype=dtype)
 
 
-def _counts(old: dict[str, Any], new: dict[str, Any]) -> dict[str, int]:
+def _counts(old: dict[str, Any], new: dict[str, Any]) -> tuple[int, int]:
     """Of the whole tensors, of which the values may be a sample."""
-    return {name: abs(old.get(name, 0) - new.get(name, 0)) for name in ("nan", "inf")}
+    nan, inf = (abs(old.get(name, 0) - new.get(name, 0)) for name in ("nan", "inf"))
+    return nan, inf
 
 
 def _by_figures(old: dict[str, Any], new: dict[str, Any]) -> Metrics:
@@ -140,11 +143,13 @@ def _by_figures(old: dict[str, Any], new: dict[str, Any]) -> Metrics:
         return Metrics()
     size = max(math.prod(old["shape"]), 1)
     apart = abs(old["norm"] - new["norm"])
+    nan, inf = _counts(old, new)
     mean = max(abs(old["mean"] - new["mean"]), apart / size)
     return Metrics(
         max_abs=max(mean, apart / math.sqrt(size)),
         mean_abs=mean,
         rel_l2=_ratio(apart, old["norm"]),
-        **_counts(old, new),
+        nan=nan,
+        inf=inf,
         compared=1,
     )

@@ -67,9 +67,9 @@ def _stand_in(path: Path, script: Path, root: Path, given: Path | None) -> Path 
         return None
     if given.is_file():
         return given if path == script else None
-    places = (given / path.relative_to(root),)
+    places = [given / path.relative_to(root)]
     if path.is_relative_to(script.parent):
-        places += (given / path.relative_to(script.parent),)
+        places.append(given / path.relative_to(script.parent))
     found = next((place for place in places if place.is_file()), None)
     if found is None and path == script:
         raise SmokeError(f"{given} holds no {script.name}")

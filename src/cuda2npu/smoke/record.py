@@ -90,7 +90,9 @@ class Recorder:
         return found
 
     def _see_losses(self) -> None:
-        backward = torch.Tensor.backward
+        tensors: Any = torch.Tensor
+        scalers: Any = torch.amp.GradScaler
+        backward = tensors.backward
 
         def seen_backward(tensor: Any, *arguments: Any, **options: Any) -> Any:
             if self._inside:  # torch functions come twice: once more behind each mode
@@ -108,8 +110,8 @@ class Recorder:
                 kind.scale = _remembering(kind.scale)
             return object.__new__(kind)
 
-        torch.Tensor.backward = seen_backward  # type: ignore[method-assign]
-        torch.amp.GradScaler.__new__ = new_scaler  # type: ignore[method-assign, assignment]
+        tensors.backward = seen_backward
+        scalers.__new__ = new_scaler
 
     def _loss(self, tensor: Any) -> None:
         if self._busy:
@@ -127,7 +129,8 @@ class Recorder:
 
     def _see_optimizers(self) -> None:
         """The optimizers of a script, so that a run ends when each has done its steps."""
-        init = torch.optim.Optimizer.__init__
+        optimizers: Any = torch.optim.Optimizer
+        init = optimizers.__init__
         known = self._optimizers
 
         def seen_init(optimizer: Any, *arguments: Any, **options: Any) -> None:
@@ -135,7 +138,7 @@ class Recorder:
             if not any(optimizer is other for other in known):
                 known.append(optimizer)
 
-        torch.optim.Optimizer.__init__ = seen_init  # type: ignore[method-assign]
+        optimizers.__init__ = seen_init
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self._spec.steps and self._steps.get(id(optimizer), 0) >= self._spec.steps:
@@ -243,4 +246,5 @@ def _norm(tensor: Any) -> float:
 
 
 def _traced() -> bool:
-    return bool(torch.jit.is_tracing() or torch.compiler.is_compiling())
+    jit: Any = torch.jit
+    return bool(jit.is_tracing() or torch.compiler.is_compiling())
