@@ -141,6 +141,36 @@ def test_host_memory_and_random_state() -> None:
     ]
 
 
+def test_data_parallel() -> None:
+    program = """
+        import torch
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        model, rows = model.npu(), torch.randn(6, 4).npu()
+        halves = torch.nn.DataParallel(model, device_ids=[0, 1])(rows)
+        halves.square().sum().backward()
+        grads = [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad()
+        whole = model(rows)
+        whole.square().sum().backward()
+        print(halves.device, torch.allclose(halves, whole, atol=1e-6))
+        pairs = zip(grads, model.parameters())
+        print(all(torch.allclose(grad, other.grad, atol=1e-5) for grad, other in pairs))
+    """
+    assert lines(simulate("--devices", "2", program=program)) == ["npu:0 True", "True"]
+
+
+@pytest.mark.parametrize("turn", ["list", "lambda points: list(points)[::-1]"])
+def test_the_entry_points_may_load_in_any_order(turn: str) -> None:
+    program = f"""
+        import importlib.metadata
+        points, turn = importlib.metadata.entry_points, {turn}
+        importlib.metadata.entry_points = lambda **chosen: turn(points(**chosen))
+        import torch
+        print(torch.ones(2, device="npu").add(1).sum().item())
+    """
+    assert lines(simulate(program=program)) == ["4.0"]
+
+
 def test_a_graph_is_refused_by_name() -> None:
     program = """
         import torch

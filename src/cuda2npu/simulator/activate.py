@@ -28,8 +28,7 @@ def activate(asked: Simulation | None = None) -> None:
     if not _registered:
         if "torch_npu._C" not in sys.modules:
             _prepare(asked or from_environment(os.environ))
-        import torch_npu  # type: ignore[import-untyped]  # noqa: F401
-
+        import_module("torch_npu")
         _register()
 
 
