@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
 
 from cuda2npu.smoke.cuda_names import replace_names
 from cuda2npu.smoke.placement import MarkedPlacement
 
+_SET_DEFAULT: Any = torch.set_default_device
 _TO = torch.Tensor.to
 _CPU = torch.Tensor.cpu
 _TYPE = torch.Tensor.type
@@ -29,6 +31,7 @@ class CudaOnCpu(TorchFunctionMode):
     def __init__(self, placement: MarkedPlacement) -> None:
         super().__init__()
         self._placement = placement
+        self._default = False
         self._special: dict[Any, Callable[..., Any]] = {
             torch.Tensor.cuda: self._cuda,
             torch.Tensor.to: self._to,
@@ -48,6 +51,8 @@ class CudaOnCpu(TorchFunctionMode):
         if special is not None:
             return special(*args, **kwargs)
         device = kwargs.get("device")
+        if device is None and self._default and func in _device_constructors():
+            device = "cuda"
         if device is None:
             return func(*args, **kwargs)
         if kwargs.get("pin_memory"):
@@ -58,6 +63,11 @@ class CudaOnCpu(TorchFunctionMode):
         if isinstance(made, torch.Tensor):
             self._placement.mark(made)
         return made
+
+    def set_default_device(self, device: Any) -> None:
+        """What ``torch.set_default_device`` asks for; torch's own acts behind this mode."""
+        self._default = device is not None and meant_for_cuda(device)
+        _SET_DEFAULT("cpu" if self._default else device)
 
     def _cuda(self, tensor: Any, *_: Any, **options: Any) -> Any:
         return self._moved(tensor, memory_format=options.get("memory_format"))
@@ -131,5 +141,7 @@ def activate() -> MarkedPlacement:
     placement = MarkedPlacement()
     mode: Any = CudaOnCpu(placement)
     replace_names(meant_for_cuda)
+    root: Any = torch
+    root.set_default_device = mode.set_default_device
     mode.__enter__()
     return placement

@@ -81,7 +81,9 @@ def _make(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     device = kwargs.get("device")
     if device is None and func is torch.normal:
         device = next((a.device for a in args if isinstance(a, torch.Tensor)), None)
-    if device is None or torch.device(device).type in ("cpu", "meta"):
+    if device is None:
+        device = torch.get_default_device()
+    if torch.device(device).type in ("cpu", "meta"):
         return func(*args, **kwargs)
     gradient = kwargs.get("requires_grad", False)
     arguments = [a.cpu() if isinstance(a, torch.Tensor) else a for a in args]
