@@ -34,7 +34,7 @@ CANN_PARTS = ("runtime", "compiler", "opp")
 """The folders of an installed CANN that torch_npu looks for; empty here."""
 
 SOURCES = Path(__file__).parent / "runtime"
-OPTIONS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+OPTIONS = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden")
 INSTALL = "pip install 'cuda2npu[smoke]'"
 _PLAIN_NAME = re.compile(r"(?!_)[A-Za-z0-9_]+")
 
@@ -121,26 +121,27 @@ def _publish(wheel: Path, compiler: list[str], sources: list[Path], folder: Path
 
 def _build(wheel: Path, compiler: list[str], sources: list[Path], work: Path) -> None:
     wanted, missing = needs(wheel)
-    origin = "-Wl,-rpath,$ORIGIN"
-    runtime = work / RUNTIME
-    command = [*compiler, *OPTIONS, f"-Wl,-soname,{RUNTIME}"]
-    libraries = ["-lpthread", "-ldl"]
-    _run([*command, *map(str, sources), *libraries, "-o", str(runtime)])
-    unanswered = sorted(wanted - elf.read(runtime).defined)
-    generated = work / "unsupported.c"
-    generated.write_text(_unsupported(unanswered), encoding="utf-8")
-    _run([*command, *map(str, sources), str(generated), *libraries, "-o", str(runtime)])
-    pointer = work / "pointer.c"
-    pointer.write_text(POINTER, encoding="utf-8")
+    _run([*compiler, *OPTIONS, "-c", *map(str, sources)], work)
+    objects = [f"{source.stem}.o" for source in sources]
+    link = [*compiler, *OPTIONS, "-shared", "-Wl,--no-as-needed"]
+    runtime = [*link, f"-Wl,-soname,{RUNTIME}", "-lpthread", "-ldl", "-o", RUNTIME, *objects]
+    _run(runtime, work)
+    unanswered = sorted(wanted - elf.read(work / RUNTIME).defined)
+    (work / "unsupported.c").write_text(_unsupported(unanswered), encoding="utf-8")
+    _run([*runtime, "unsupported.c"], work)
+    (work / "pointer.c").write_text(POINTER, encoding="utf-8")
+    _run([*compiler, *OPTIONS, "-c", "pointer.c"], work)
     for name in sorted(missing.union(OPENED)):
-        link = [f"-Wl,-soname,{name}", "-Wl,--no-as-needed", origin, str(pointer), str(runtime)]
-        _run([*compiler, *OPTIONS, *link, "-o", str(work / name)])
+        soname = [f"-Wl,-soname,{name}", "-Wl,-rpath,$ORIGIN", "-o", name]
+        _run([*link, *soname, "pointer.o", RUNTIME], work)
+    for part in (*objects, "pointer.o"):
+        (work / part).unlink()
     for part in CANN_PARTS:
         (work / "cann" / part).mkdir(parents=True)
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SimulatorError(
             f"{shlex.join(command)} failed; are the headers of the C library installed "
