@@ -122,6 +122,8 @@ def _kernel(name: str) -> Callable[..., Any]:
             if group_name in _pending:
                 _pending[group_name].append(work)
             return work
+        if name in ("_allgather_base_", "_reduce_scatter_base_"):  # Gloo counts the rows
+            host[0], host[1] = host[0].view(-1), host[1].contiguous().view(-1)
         tensors = args[0]
         work = _collective(plan, host, position, group_name)
         done = _finished([work], [] if name == "barrier" else tensors).boxed()

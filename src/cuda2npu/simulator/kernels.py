@@ -21,8 +21,7 @@ from cuda2npu.simulator import (
     special_kernels,
 )
 from cuda2npu.simulator.calls import kernel_for
-from cuda2npu.simulator.libraries import library
-from cuda2npu.simulator.plans import split
+from cuda2npu.simulator.libraries import library, redirect
 
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -55,20 +54,9 @@ def register() -> None:
     compile_stand_in.install()
     parallel.install()
     record.arm()
-
-
-def redirect(name: str, key: Any) -> Callable[..., Any]:
-    """A kernel that runs the operator's kernel of another dispatch key on the same tensors."""
-    call: Any = None
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        nonlocal call
-        if call is None:
-            found: Any = torch._C._get_operation_overload(*split(name))
-            call = found[1]
-        return call(key, *args, **kwargs)
-
-    return kernel
+    # The backward pass stays in the thread of the script: a second one would bring a second pool of
+    # threads to the same cores, and would have no line of the script on its stack.
+    torch.autograd.set_multithreading_enabled(False)
 
 
 def _register_generic() -> None:

@@ -313,7 +313,7 @@ _BODIES: dict[str, Callable[..., Any]] = {
     "npu_min_backward": extreme_backward,
     "npu_moe_token_permute": token_permute,
     "npu_moe_token_unpermute": token_unpermute,
-    "_npu_moe_token_unpermute": token_unpermute,
+    "_npu_moe_token_unpermute": lambda tokens, *rest: (token_unpermute(tokens, *rest), tokens.clone()),
     "one_": lambda x: x.fill_(1),
     "npu_alloc_float_status": lambda x: torch.zeros(8),
     "npu_get_float_status": same_tensor,

@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+from cuda2npu.simulator.outputs import Outputs, outputs_of
+from cuda2npu.simulator.libraries import split
+
 # Index tensors may lie on the CPU, and these copy between devices or read a CPU argument on purpose.
 _MIXED_DEVICES = {
     "aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize", "aten::_to_copy",
@@ -38,15 +41,11 @@ class Plan:
     checks_devices: bool
     checks_lists: bool
     argument_names: tuple[str, ...]
+    outputs: Outputs | None  # how to write the result without a copy
 
     @property
     def returns_argument(self) -> bool:
         return any(place is not None for place in self.returned)
-
-
-def split(name: str) -> tuple[str, str]:
-    base, _, overload = name.partition(".")
-    return base, overload
 
 
 def _cpu_key(name: str) -> Any:
@@ -95,4 +94,5 @@ def plan_of(name: str) -> Plan:
         checks_devices=name not in _MIXED_DEVICES,
         checks_lists=name not in _MIXED_DEVICES and name not in _INDEX_LISTS,
         argument_names=tuple(names),
+        outputs=outputs_of(name),
     )

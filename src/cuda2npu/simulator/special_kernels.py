@@ -9,11 +9,13 @@ import torch
 from cuda2npu.simulator import record
 from cuda2npu.simulator.aliases import device_of, host_view, on_device
 from cuda2npu.simulator.hosted import hosted
-from cuda2npu.simulator.libraries import library
+from cuda2npu.simulator.libraries import library, redirect
 
 Tensor = torch.Tensor
-_MATH, _OVERRIDEABLE, _CPU_FLASH = 0, 4, 1
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_CPU_FLASH = 1
 
+_composite = redirect("aten::scaled_dot_product_attention", _COMPOSITE)
 _host_to_copy = torch.ops.aten._to_copy.default
 
 
@@ -155,24 +157,48 @@ def sdp_choice(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> bool:
+    """Whether the CPU would take its fused attention, and not plain operators."""
+    if query.dtype is torch.float16 or (mask is not None and mask.requires_grad):
+        return False
+    views = [host_view(tensor) for tensor in (query, key, value)]
+    seen = None if mask is None else host_view(mask)
+    choice = torch._fused_sdp_choice(*views, seen, dropout_p, is_causal, scale=scale)
+    return choice == _CPU_FLASH
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> int:
-    """The way the CPU would go: its fused attention where it has one, plain operators elsewhere."""
-    if query.dtype is torch.float16 or (attn_mask is not None and attn_mask.requires_grad):
-        return _MATH
-    views = [host_view(t) if t.get_device() >= 0 else t for t in (query, key, value)]
-    mask = host_view(attn_mask) if attn_mask is not None and attn_mask.get_device() >= 0 else None
-    choice = torch._fused_sdp_choice(
-        *views, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+) -> Tensor:
+    """The choice is made here: torch asks a table that torch_npu has no entry in."""
+    tensors = (query, key, value)
+    mask = attn_mask
+    on_one_device = all(t.get_device() == query.get_device() for t in tensors) and (
+        mask is None or mask.get_device() == query.get_device()
     )
-    return _OVERRIDEABLE if choice == _CPU_FLASH else _MATH
+    if on_one_device and not enable_gqa and sdp_choice(*tensors, mask, dropout_p, is_causal, scale):
+        if mask is not None and mask.dtype is torch.bool:
+            hidden = torch.zeros((), dtype=query.dtype, device=query.device)
+            mask = torch.where(mask, hidden, hidden - float("inf"))
+        fused: Tensor = _fused(*tensors, mask, dropout_p, is_causal, False, scale=scale)[0]
+        return fused
+    plain: Tensor = _composite(*tensors, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    return plain
 
 
+_fused = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
 _attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _attend_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
@@ -254,7 +280,6 @@ _KERNELS = {
     "_thnn_fused_gru_cell": gru_cell,
     "_thnn_fused_gru_cell_backward": gru_cell_backward,
     "_pack_padded_sequence": pack_padded_sequence,
-    "_fused_sdp_choice": sdp_choice,
     "_scaled_dot_product_fused_attention_overrideable": attention,
     "_scaled_dot_product_fused_attention_overrideable_backward": attention_backward,
 }
@@ -262,6 +287,8 @@ _KERNELS = {
 
 def register() -> None:
     put = library("aten")
+    for key in ("AutogradPrivateUse1", "PrivateUse1"):
+        put("scaled_dot_product_attention", key, scaled_dot_product_attention)
     put("_coalesce", "SparsePrivateUse1", coalesce)
     for name, kernel in _KERNELS.items():
         put(name, "PrivateUse1", kernel)
