@@ -7,7 +7,7 @@ and limits stay true.
 
 from __future__ import annotations
 
-from ctypes import memmove
+from ctypes import CDLL, memmove
 from typing import Any
 
 import torch
@@ -17,6 +17,15 @@ _storage_over = torch._C._construct_storage_from_data_pointer
 _empty = torch._C._VariableFunctions.empty
 _empty_strided = torch._C._VariableFunctions.empty_strided
 _devices: dict[int, torch.device] = {}
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt in glibc
+
+
+def keep_freed_memory() -> None:
+    """The result of a CPU kernel lives until it is copied; its pages are kept for the next one."""
+    mallopt = getattr(CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, 1 << 25)
+        mallopt(_TRIM_THRESHOLD, 1 << 29)
 
 
 def device_of(index: int) -> torch.device:

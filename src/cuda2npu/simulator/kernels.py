@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from cuda2npu.simulator import (
+    aliases,
     compile_stand_in,
     generators,
     hosted,
@@ -47,6 +48,7 @@ def register() -> None:
         return
     _registered = True
     hosted.remember_dispatch_state()
+    aliases.keep_freed_memory()
     _register_generic()
     special_kernels.register()
     native_ops.register()
