@@ -61,6 +61,14 @@ def test_an_edit_that_changes_results_is_the_suspect(run: Smoke) -> None:
     ]
 
 
+def test_float64_on_the_device_is_noted_with_its_line(run: Smoke, folder: Path) -> None:
+    report = run("segment.py", steps=1, preserve_numerics=True)
+    assert report.code == 0, explain(report)
+    if report.simulated:
+        places = {(note.kind, note.path, note.line) for note in report.notes}
+        assert ("float64", str(folder / "segment.py"), 15) in places
+
+
 WRONG = {
     "a layer left on the CPU": (
         "return self.head(x)",

@@ -57,6 +57,7 @@ def report(broken: bool = False) -> Report:
         ]  # fmt: skip
     else:
         first = First("Net.a", EVIL, EVIL, 1, (EVIL,))
+        losses: list[tuple[float | None, float | None]]
         losses = [(3.0, 3.0), (2.0, 2.5), (1.0, float("nan")), (None, 1.0)]
         found.comparison = Comparison(rows, losses, first, first, [EVIL])
     return found

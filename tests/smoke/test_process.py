@@ -154,3 +154,21 @@ def test_steps_end_the_run(tmp_path: Path) -> None:
     assert run(spec).code == 0
     assert record(spec)["ended"] == "steps"
     assert record(spec)["steps"] == 2
+
+
+def test_a_script_that_catches_everything_is_ended_all_the_same(tmp_path: Path) -> None:
+    text = (
+        "import torch\n"
+        "net = torch.nn.Linear(2, 2)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "while True:\n"
+        "    try:\n"
+        "        net(torch.ones(1, 2)).sum().backward()\n"
+        "        optimizer.step()\n"
+        "    except:\n"
+        "        print('caught')\n"
+    )
+    spec = spec_of(tmp_path, text, steps=2)
+    assert run(spec).code == 0
+    assert record(spec)["steps"] == 2
+    assert record(spec)["ended"] == "steps"

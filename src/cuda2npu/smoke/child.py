@@ -44,6 +44,7 @@ def main(spec_path: str) -> None:
         mode: Any = randomness.DrawOnHost()
         mode.__enter__()
     randomness.seed(spec.seed)
+    recorder.extra = {"environment": _environment(torch)}
     extra = _run(spec)
     recorder.finish({**extra, "environment": _environment(torch)})
     sys.stdout.flush()

@@ -29,17 +29,22 @@ Timeout = Annotated[float, typer.Option(metavar="S", min=1, help="Seconds that e
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random draws, in both runs.")]
 NoDropout = Annotated[bool, typer.Option("--no-dropout", help="Turn dropout off in both runs.")]
 
+Reference = Annotated[Path | None, typer.Option(metavar="DIR", help="Compare with this capture.")]
+Rewritten = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Run this file or folder as rewritten.")
+]
+Page = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.html", help="Write the report as one page."),
+]
+
 
 def smoke(
     script: Script,
     arguments: Arguments = None,
     steps: Steps = 5,
-    reference: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Compare with this capture.")
-    ] = None,
-    rewritten: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Run this file or folder as rewritten.")
-    ] = None,
+    reference: Reference = None,
+    rewritten: Rewritten = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="npu, which never falls back.")] = (
         "npu"
     ),
@@ -50,9 +55,7 @@ def smoke(
     max_abs: Annotated[float, typer.Option(help="Largest absolute error of a value.")] = 0.01,
     mean_abs: Annotated[float, typer.Option(help="Mean error that is pointed out.")] = 1e-4,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write the report as one page.")
-    ] = None,
+    report: Page = None,
     preserve_numerics: Annotated[
         bool | None,
         typer.Option("--preserve-numerics/--change-numerics", help="As for rewrite."),

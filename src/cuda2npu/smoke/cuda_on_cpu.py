@@ -14,6 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
+from cuda2npu.smoke.cuda_autocast import IN_FLOAT32, in_float32
 from cuda2npu.smoke.cuda_names import replace_names
 from cuda2npu.smoke.placement import MarkedPlacement
 
@@ -50,6 +51,8 @@ class CudaOnCpu(TorchFunctionMode):
         special = self._special.get(func)
         if special is not None:
             return special(*args, **kwargs)
+        if func in IN_FLOAT32:
+            args = in_float32(args)
         device = kwargs.get("device")
         if device is None and self._default and func in _device_constructors():
             device = "cuda"

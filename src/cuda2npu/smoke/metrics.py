@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 
 from cuda2npu.smoke.spec import Tolerance
 
+ROUNDING = 4
+"""Last places of a half-precision type by which values may differ."""
+EPSILONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+
 Values = NDArray[np.float32]
 
 
@@ -30,6 +34,8 @@ class Metrics:
     dtype: str = ""
     compared: int = 0
     """Tensors of which values were compared."""
+    scale: float = 0.0
+    """The largest absolute value of the reference."""
 
     def worst(self, other: Metrics) -> Metrics:
         return Metrics(
@@ -42,10 +48,16 @@ class Metrics:
             self.shape or other.shape,
             self.dtype or other.dtype,
             self.compared + other.compared,
+            max(self.scale, other.scale),
         )
 
-    def failures(self, tolerance: Tolerance) -> list[str]:
-        """Why this counts as different; empty when it does not."""
+    def failures(self, tolerance: Tolerance, epsilon: float = 0.0) -> list[str]:
+        """Why this counts as different; empty when it does not.
+
+        ``epsilon`` is that of the coarsest type the run computed in: an error of a few last
+        places of it is none, however large the values are.
+        """
+        allowed = max(tolerance.max_abs, ROUNDING * epsilon * self.scale)
         found = []
         if self.shape:
             found.append(f"shape {self.shape}")
@@ -57,8 +69,8 @@ class Metrics:
             found.append(f"{self.inf} infinite in one run alone")
         if self.cosine < tolerance.cosine:
             found.append(f"cosine {self.cosine:.4f} < {tolerance.cosine:g}")
-        if self.max_abs > tolerance.max_abs:
-            found.append(f"max abs {self.max_abs:.3g} > {tolerance.max_abs:g}")
+        if self.max_abs > allowed:
+            found.append(f"max abs {self.max_abs:.3g} > {allowed:.3g}")
         return found
 
     def without_dtype(self) -> Metrics:
@@ -87,6 +99,7 @@ def compare_values(expected: Values, found: Values) -> Metrics:
         nan=nan,
         inf=inf,
         compared=1,
+        scale=float(np.abs(a).max()),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,17 @@ def has_npu() -> bool:
 
 
 def has_gpu() -> bool:
-    return Path("/dev/nvidiactl").exists() or Path("/dev/nvidia0").exists()
+    """Whether there is a GPU that the installed torch was built for."""
+    if not any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")):
+        return False
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return re.search(r"^cuda\b[^=]*=\s*['\"]", text, re.MULTILINE) is not None
 
 
 def reference_environment() -> dict[str, str]:

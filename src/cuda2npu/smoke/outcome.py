@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -76,13 +77,20 @@ class Row:
     def add(self, metrics: Metrics, failures: list[str], pointed: list[str]) -> None:
         self.calls += 1
         self.metrics = self.metrics.worst(metrics)
+        kinds = {_kind(reason) for reason in self.reasons}
         for reason in (*failures, *pointed):
-            if len(self.reasons) < 4 and reason not in self.reasons:
+            if len(self.reasons) < 4 and _kind(reason) not in kinds:
                 self.reasons.append(reason)
+                kinds.add(_kind(reason))
         if failures:
             self.status = Status.DIFFERS
         elif pointed and self.status is Status.OK:
             self.status = Status.POINTED
+
+
+def _kind(reason: str) -> str:
+    """What a reason says, without its figures: each is told once, as it was first seen."""
+    return re.sub(r"[\d.]+(e[+-]?\d+)?", "", reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .match,.ok{color:#2e7d32}.differs,.could-not-run{color:#c62828}.pointed-out{color:#b26a00}
 .simulated{border:2px solid #b26a00;padding:.5rem 1rem;border-radius:.4rem}
 pre{overflow:auto;padding:.6rem;border:1px solid #8884;border-radius:.4rem;font-size:12px}
+td:first-child{min-width:11rem}
 code{overflow-wrap:anywhere}
 svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:currentColor}
 .grid{stroke:#8886}.key{margin:0}
@@ -113,6 +114,8 @@ def _rows(rows: Iterable[Row]) -> str:
             str(row.calls), f"{m.cosine:.6f}", f"{m.max_abs:.2e}", f"{m.mean_abs:.2e}",
             f"{m.rel_l2:.2e}", str(m.nan), str(m.inf),
         )  # fmt: skip
+        if row.kind == "step":
+            figures = (str(row.calls), "", "", "", f"{m.rel_l2:.2e}", "", "")
         cells = "".join(f'<td class="n">{escape(figure)}</td>' for figure in figures)
         status = row.status.value
         reasons = "; ".join(row.reasons)

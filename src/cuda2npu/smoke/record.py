@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ class Recorder:
         self._handles: list[Any] = []
         self._losses = 0
         self._busy = self._inside = False
+        self._stopped = False
+        self.extra: dict[str, Any] = {}
+        """What is known about the process, for a record that has to be written from inside."""
         self._told = 0.0
 
     def install(self) -> None:
@@ -61,7 +65,7 @@ class Recorder:
 
     def _after_call(self, module: Any, inputs: Any, output: Any) -> None:
         """Each call with the tensors that went in and out; nothing is seen of our own work."""
-        if self._busy or _traced():
+        if self._busy or self._stopped or _traced():
             return
         name = self._names.of(module)
         call = self._calls[name] = self._calls.get(name, 0) + 1
@@ -114,7 +118,7 @@ class Recorder:
         scalers.__new__ = new_scaler
 
     def _loss(self, tensor: Any) -> None:
-        if self._busy:
+        if self._busy or self._stopped:
             return
         self._busy = True
         try:
@@ -142,9 +146,19 @@ class Recorder:
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self._spec.steps and self._steps.get(id(optimizer), 0) >= self._spec.steps:
-            raise StepsDone
+            self._stop()
+
+    def _stop(self) -> None:
+        """End the script; where it catches everything and goes on, the whole process."""
+        if self._stopped:
+            self.finish({**self.extra, "ended": "steps"})
+            os._exit(0)
+        self._stopped = True
+        raise StepsDone
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._stopped:
+            self._stop()
         step = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
         self._busy = True
         try:
@@ -158,7 +172,7 @@ class Recorder:
             self._busy = False
         self._progress(force=True)
         if self._spec.steps and self._all_done():
-            raise StepsDone
+            self._stop()
 
     def _all_done(self) -> bool:
         return all(self._steps.get(id(o), 0) >= self._spec.steps for o in self._optimizers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -16,6 +17,11 @@ from cuda2npu.smoke.stage import Report
 from cuda2npu.smoke.suspects import Edit
 
 ROWS = 40
+REASONS = 10
+_FIGURES = 67
+"""The width of all columns but the first."""
+_IN_COLUMNS = ("cosine ", "max abs ", "mean abs ")
+"""Reasons that the columns beside them show already."""
 _STYLES = {Status.OK: "green", Status.POINTED: "yellow", Status.DIFFERS: "red"}
 _COLORS = {"match": "green", "differs": "red", "could not run": "red"}
 
@@ -23,28 +29,33 @@ _COLORS = {"match": "green", "differs": "red", "could not run": "red"}
 def show(report: Report, console: Console) -> None:
     """One table, what stands out in it, and the verdict last."""
     if report.simulated:
-        console.print(f"[bold]{escape(SIMULATED)}[/bold]", highlight=False)
+        console.print(f"[bold]{escape(SIMULATED)}[/bold]", highlight=False, soft_wrap=True)
     for failure in report.failures:
         _show_failure(failure, console)
     if report.comparison is not None:
-        console.print(_table(report.comparison.rows, report))
+        against = f"{report.request.script}: NPU against {report.reference_name}"
+        console.print(escape(against), highlight=False, soft_wrap=True)
+        console.print(_table(report.comparison.rows, console.width))
+        for reason in list(_reasons(report.comparison.rows))[:REASONS]:
+            console.print(escape(reason), highlight=False, soft_wrap=True)
         for line in _findings(report, report.comparison):
-            console.print(line, highlight=False)
+            console.print(line, highlight=False, soft_wrap=True)
     for note in report.notes[:20]:
         place = f"{_short(note.path)}:{note.line}: " if note.path else ""
         text = f"{place}{note.kind}: {note.message or note.name} ({note.count} times)"
-        console.print(f"[yellow]note[/yellow] {escape(text)}", highlight=False)
-    console.print(_verdict(report), highlight=False)
+        console.print(f"[yellow]note[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+    console.print(_verdict(report), highlight=False, soft_wrap=True)
 
 
-def _table(rows: list[Row], report: Report) -> Table:
-    table = Table(title=escape(f"{report.request.script}: NPU against {report.reference_name}"))
-    table.add_column("layer", overflow="fold")
+def _table(rows: list[Row], width: int) -> Table:
+    name_width = max(width - _FIGURES, 20)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    table.add_column("layer", no_wrap=True)
     for name in ("calls", "cosine", "max abs", "mean abs", "rel L2"):
-        table.add_column(name, justify="right")
-    table.add_column("", overflow="fold")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for row in (chosen := shown(rows)):
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(row, name_width))
     if len(chosen) < len(rows):
         table.caption = f"{len(rows) - len(chosen)} more layers are ok; --report shows all"
     return table
@@ -61,9 +72,10 @@ def shown(rows: list[Row], limit: int = ROWS) -> list[Row]:
     return [row for row in rows if id(row) in chosen]
 
 
-def _cells(row: Row) -> Iterator[str]:
+def _cells(row: Row, name_width: int) -> Iterator[str]:
     metrics = row.metrics
-    yield escape(row.name)
+    long = len(row.name) > name_width
+    yield escape("…" + row.name[1 - name_width :] if long else row.name)
     yield str(row.calls)
     if metrics.compared and row.kind != "step":
         yield f"{metrics.cosine:.6f}"
@@ -72,9 +84,15 @@ def _cells(row: Row) -> Iterator[str]:
     else:
         yield from ("", "", "")
     yield f"{metrics.rel_l2:.2e}" if metrics.compared else ""
-    style = _STYLES[row.status]
-    text = row.status.value + ("" if row.status is Status.OK else ": " + "; ".join(row.reasons))
-    yield f"[{style}]{escape(text)}[/{style}]"
+    yield f"[{_STYLES[row.status]}]{row.status.value}[/]"
+
+
+def _reasons(rows: list[Row]) -> Iterator[str]:
+    """Why rows differ, where the figures in their columns do not say it."""
+    for row in rows:
+        told = [reason for reason in row.reasons if not reason.startswith(_IN_COLUMNS)]
+        if told and row.status is not Status.OK:
+            yield f"{row.name}: {'; '.join(told)}"
 
 
 def _findings(report: Report, comparison: Comparison) -> Iterator[str]:
@@ -108,16 +126,28 @@ def _show_failure(failure: Failure, console: Console) -> None:
     console.print(
         f"[bold red]{which} failed[/bold red]: {escape(failure.summary)}", highlight=False
     )
-    console.print(escape(failure.traceback.rstrip()), highlight=False)
+    console.print(escape(failure.traceback.rstrip()), highlight=False, soft_wrap=True)
     for pair in failure.pairs:
-        console.print(f"  {escape(_short(pair.path))}:{pair.line or '(new line)'}", highlight=False)
+        console.print(
+            f"  {escape(_short(pair.path))}:{pair.line or '(new line)'}",
+            highlight=False,
+            soft_wrap=True,
+        )
         if pair.original.strip() != pair.rewritten.strip():
-            console.print(f"    original   {escape(pair.original.strip())}", highlight=False)
-        console.print(f"    rewritten  {escape(pair.rewritten.strip())}", highlight=False)
+            console.print(
+                f"    original   {escape(pair.original.strip())}", highlight=False, soft_wrap=True
+            )
+        console.print(
+            f"    rewritten  {escape(pair.rewritten.strip())}", highlight=False, soft_wrap=True
+        )
     if failure.cause is not None:
         cause = failure.cause
-        console.print(f"[bold]cause[/bold]: {cause.name}: {escape(cause.text)}", highlight=False)
-        console.print(f"[bold]cure[/bold]: {escape(cause.cure)}", highlight=False)
+        console.print(
+            f"[bold]cause[/bold]: {cause.name}: {escape(cause.text)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        console.print(f"[bold]cure[/bold]: {escape(cause.cure)}", highlight=False, soft_wrap=True)
 
 
 def _verdict(report: Report) -> str:
