@@ -62,12 +62,13 @@ def _raised(which: str, run: Run, overlay: Overlay | None) -> Failure:
 
 
 def _own_frames(text: str) -> str:
-    """The traceback without the frames of the child that runs the script."""
+    """The traceback without the frames of what runs the script and simulates its device."""
     kept: list[str] = []
     skip = False
     for line in text.splitlines(keepends=True):
         if line.startswith('  File "'):
-            skip = "cuda2npu/smoke/" in line.replace("\\", "/")
+            place = line.replace("\\", "/")
+            skip = "cuda2npu/smoke/" in place or "cuda2npu/simulator/" in place
         elif not line.startswith("    "):
             skip = False
         if not skip:
@@ -79,7 +80,11 @@ def _with_originals(text: str, overlay: Overlay | None) -> str:
     """The paths of the temporary copy as those of the user's files."""
     if overlay is None:
         return text
-    return text.replace(str(overlay.copy), str(overlay.root))
+    if overlay.copy == overlay.root:
+        return text
+    copy, root = re.escape(str(overlay.copy)), str(overlay.root)
+    text = re.sub(f'"{copy}([^"]*)"', lambda m: f'"{root}{m[1]}" (rewritten)', text)
+    return text.replace(str(overlay.copy), root)
 
 
 def _last_error(output: str) -> tuple[str, str]:

@@ -123,31 +123,21 @@ def edit_text(edit: Edit) -> str:
 
 def _show_failure(failure: Failure, console: Console) -> None:
     which = "the reference" if failure.which == "reference" else "the rewritten script on the NPU"
-    console.print(
-        f"[bold red]{which} failed[/bold red]: {escape(failure.summary)}", highlight=False
-    )
-    console.print(escape(failure.traceback.rstrip()), highlight=False, soft_wrap=True)
+    for line in _failure_lines(failure, which):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _failure_lines(failure: Failure, which: str) -> Iterator[str]:
+    yield f"[bold red]{which} failed[/bold red]: {escape(failure.summary)}"
+    yield escape(failure.traceback.rstrip())
     for pair in failure.pairs:
-        console.print(
-            f"  {escape(_short(pair.path))}:{pair.line or '(new line)'}",
-            highlight=False,
-            soft_wrap=True,
-        )
-        if pair.original.strip() != pair.rewritten.strip():
-            console.print(
-                f"    original   {escape(pair.original.strip())}", highlight=False, soft_wrap=True
-            )
-        console.print(
-            f"    rewritten  {escape(pair.rewritten.strip())}", highlight=False, soft_wrap=True
-        )
+        yield f"  {escape(_short(pair.path))}"
+        if pair.original.strip():
+            yield f"    original  {pair.line:>5}  {escape(pair.original.strip())}"
+        yield f"    rewritten {pair.rewritten_line:>5}  {escape(pair.rewritten.strip())}"
     if failure.cause is not None:
-        cause = failure.cause
-        console.print(
-            f"[bold]cause[/bold]: {cause.name}: {escape(cause.text)}",
-            highlight=False,
-            soft_wrap=True,
-        )
-        console.print(f"[bold]cure[/bold]: {escape(cause.cure)}", highlight=False, soft_wrap=True)
+        yield f"[bold]cause[/bold]: {failure.cause.name}: {escape(failure.cause.text)}"
+        yield f"[bold]cure[/bold]: {escape(failure.cause.cure)}"
 
 
 def _verdict(report: Report) -> str:
