@@ -28,6 +28,17 @@ def keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, 1 << 29)
 
 
+def torch_npu_module() -> Any:
+    """``torch.npu``, which torch does not know of by itself."""
+    module: Any = torch
+    return module.npu
+
+
+def current_device() -> int:
+    index: int = torch_npu_module().current_device()
+    return index
+
+
 def device_of(index: int) -> torch.device:
     found = _devices.get(index)
     if found is None:
@@ -112,7 +123,7 @@ def _sparse_on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     by_rows = host.layout in (torch.sparse_csr, torch.sparse_bsr)
     compressed = host.crow_indices() if by_rows else host.ccol_indices()
     plain = host.col_indices() if by_rows else host.row_indices()
-    made = torch.sparse_compressed_tensor(
+    return torch.sparse_compressed_tensor(
         on_device(compressed, device),
         on_device(plain, device),
         on_device(host.values(), device),
@@ -120,4 +131,3 @@ def _sparse_on_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
         layout=host.layout,
         check_invariants=False,
     )
-    return made

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
 
 from cuda2npu.simulator import record
-from cuda2npu.simulator.aliases import device_of, host_view, on_device
+from cuda2npu.simulator.aliases import current_device, device_of, host_view, on_device
 from cuda2npu.simulator.generators import finish, host_generator
+from cuda2npu.simulator.outputs import Outputs
 from cuda2npu.simulator.plans import Plan, plan_of
 
 _Tensor = torch.Tensor
@@ -107,7 +110,7 @@ class _Call:
             return device_of(self.index)
         if self.device is not None and self.device.index is not None:
             return self.device
-        return device_of(torch.npu.current_device())
+        return device_of(current_device())
 
 
 def _note_slow_type(name: str, dtype: torch.dtype) -> None:
@@ -115,7 +118,7 @@ def _note_slow_type(name: str, dtype: torch.dtype) -> None:
     record.note(kind, name, f"{name} on {kind} tensors of the NPU")
 
 
-def kernel_for(name: str, *, falls_back: bool = False) -> Kernel:
+def kernel_for(name: str, *, falls_back: bool = False, key: Any = None) -> Kernel:
     """The generic kernel of one operator; its schema is read at the first call."""
     plan: Plan | None = None
 
@@ -123,11 +126,27 @@ def kernel_for(name: str, *, falls_back: bool = False) -> Kernel:
         nonlocal plan
         if plan is None:
             plan = plan_of(name)
+            if key is not None:
+                plan = replace(plan, key=key, outputs=None)
         if falls_back:
+            _warn_of_fallback(name)
             record.note("cpu-fallback", name, f"{name} has no NPU kernel and runs on the CPU")
         return run(plan, args, kwargs)
 
     return kernel
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_fallback(name: str) -> None:
+    if name not in _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"CAUTION: The operator '{name}' is not currently supported on the NPU backend and "
+            "will fall back to run on the CPU. This may have performance implications.",
+            stacklevel=3,
+        )
 
 
 def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -152,21 +171,14 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             host_kwargs.pop("pin_memory", None)
     if call.stray is not None and call.first is not None:
         _refuse(call)
-    outputs = plan.outputs
-    key = None if outputs is None else outputs.key(host_args, host_kwargs)
     before = [_argument(place, host_args, host_kwargs) for place in plan.written]
+    if plan.key is None:
+        not_simulated(plan.name)
+    if plan.outputs is not None and call.first is not None:
+        return _written_in_place(plan, plan.outputs, host_args, host_kwargs, call.index)
     try:
-        if plan.key is None:
-            not_simulated(plan.name)
         if call.first is None:  # a factory: without a tensor the dispatcher needs its own way
             result = plan.dispatch(*host_args, **host_kwargs)
-        elif outputs is not None:
-            look = None if key is None else outputs.known.get(key)
-            if look is not None:
-                return outputs.run(look, plan.key, host_args, host_kwargs, call.index)
-            result = plan.call(plan.key, *host_args, **host_kwargs)
-            if key is not None:
-                outputs.remember(key, result)
         else:
             result = plan.call(plan.key, *host_args, **host_kwargs)
     except (RuntimeError, NotImplementedError) as error:
@@ -178,6 +190,22 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if host is not None:
             _grow(_argument(place, args, kwargs), _argument(place, host_args, host_kwargs))
     return _wrap(plan, result, args, kwargs, call)
+
+
+def _written_in_place(
+    plan: Plan, outputs: Outputs, args: list[Any], kwargs: dict[str, Any], index: int
+) -> _Tensor:
+    key = outputs.key(args, kwargs)
+    look = None if key is None else outputs.known.get(key)
+    try:
+        if look is not None:
+            return outputs.run(look, plan.key, args, kwargs, index)
+        result = plan.call(plan.key, *args, **kwargs)
+    except (RuntimeError, NotImplementedError) as error:
+        result = _second_try(plan, error, args, kwargs)
+    if key is not None:
+        outputs.remember(key, result)
+    return on_device(result, device_of(index))
 
 
 _PLAIN_SET = frozenset(_PLAIN)

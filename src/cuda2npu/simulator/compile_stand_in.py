@@ -1,4 +1,4 @@
-"""``torch.compile``: Inductor has no code generator here, so the program runs eagerly and says so."""
+"""``torch.compile`` without a code generator for the device: it runs eagerly and says so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _say_once() -> None:
 
 
 def _as_compiled(model: Any) -> Any:
-    """A module stays inside the wrapper that real compilation gives it: its name is in state dicts."""
+    """A module gets the wrapper of real compilation, whose name is in the keys of state dicts."""
     if isinstance(model, torch.nn.Module):
         from torch._dynamo.eval_frame import OptimizedModule
 
@@ -55,4 +55,4 @@ def install() -> None:
             return _as_compiled
         return _as_compiled(model)
 
-    torch.compile = compile  # type: ignore[assignment]
+    torch.compile = compile

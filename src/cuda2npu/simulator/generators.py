@@ -2,8 +2,8 @@
 
 The device's default generator is the CPU's default generator: after ``torch.manual_seed(s)`` a
 script draws the same numbers on the NPU as on the CPU, which is what lets two runs be compared.
-A ``torch.Generator("npu")`` has a stream of its own, the one that a CPU generator with its seed has.
-Its state holds a seed and an offset; the stream's position is kept by that state, so that seeding,
+A ``torch.Generator("npu")`` has a stream of its own, that of a CPU generator with its seed. Its
+state holds a seed and an offset; the stream's position is kept by that state, so that seeding,
 saving and restoring it work as they do on the real device.
 """
 
@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
+from cuda2npu.simulator.aliases import torch_npu_module
 
 _KEPT_POSITIONS = 4096
 _positions: OrderedDict[bytes, torch.Tensor] = OrderedDict()
@@ -27,7 +29,7 @@ def _key(generator: torch.Generator) -> bytes:
 def host_generator(generator: torch.Generator) -> tuple[torch.Generator | None, bytes]:
     """The CPU generator to draw from, and the key under which ``finish`` keeps its position."""
     index = generator.device.index or 0
-    defaults = torch.npu.default_generators
+    defaults = torch_npu_module().default_generators
     if index < len(defaults) and defaults[index] is generator:
         return None, b""
     key = _key(generator)
@@ -59,9 +61,16 @@ def install() -> None:
     if _installed:
         return
     _installed = True
-    npu = torch.npu
-    host = torch.default_generator
-    random = npu.random
+    npu = torch_npu_module()
+    for name, function in _functions(torch.default_generator, npu.device_count).items():
+        for module in (npu, npu.random):
+            if hasattr(module, name):
+                setattr(module, name, function)
+
+
+def _functions(
+    host: torch.Generator, device_count: Callable[[], int]
+) -> dict[str, Callable[..., Any]]:
 
     def manual_seed(seed: int) -> None:
         host.manual_seed(int(seed))
@@ -76,7 +85,7 @@ def install() -> None:
         return host.get_state()
 
     def get_rng_state_all() -> list[torch.Tensor]:
-        return [host.get_state() for _ in range(npu.device_count())]
+        return [host.get_state() for _ in range(device_count())]
 
     def set_rng_state(new_state: torch.Tensor, device: Any = "npu") -> None:
         host.set_state(new_state.cpu())
@@ -85,7 +94,7 @@ def install() -> None:
         for state in new_states:
             host.set_state(state.cpu())
 
-    functions: dict[str, Callable[..., Any]] = {
+    return {
         "manual_seed": manual_seed,
         "manual_seed_all": manual_seed,
         "seed": seed,
@@ -96,7 +105,3 @@ def install() -> None:
         "set_rng_state": set_rng_state,
         "set_rng_state_all": set_rng_state_all,
     }
-    for name, function in functions.items():
-        for module in (npu, random):
-            if hasattr(module, name):
-                setattr(module, name, function)

@@ -1,8 +1,8 @@
 """The collectives of ``hccl``, served by Gloo on the CPU's views of the same memory.
 
-A group's backend for the device is a Gloo backend of its own, so that names, ranks, sequence numbers
-and shutdown are torch's. The dispatcher's ``c10d`` operators on NPU tensors are led to a second,
-hidden group that knows that backend as the CPU's.
+A group's backend for the device is a Gloo backend of its own, so that names, ranks, sequence
+numbers and shutdown are torch's. The dispatcher's ``c10d`` operators on NPU tensors are led to a
+second, hidden group that knows that backend as the CPU's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ _pending: dict[str, list[Any]] = {}  # the sends and receives of a coalesced blo
 _registered = False
 
 
-class SimulatedHccl(dist.ProcessGroupGloo):
+_Gloo: Any = dist.ProcessGroupGloo
+_c10d: Any = torch._C._distributed_c10d
+
+
+class SimulatedHccl(_Gloo):  # type: ignore[misc]
     """What ``group._get_backend(torch.device("npu"))`` answers."""
 
     group_name_: str
@@ -65,7 +69,7 @@ def _create(options: Any, backend_options: Any = None) -> Any:
     backend.options.group_name = options.group_id
     backend.options.global_ranks_in_group = options.global_ranks_in_group
     backend._set_sequence_number_for_group()
-    group = dist.ProcessGroup(store, rank, size)
+    group: Any = dist.ProcessGroup(store, rank, size)
     group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
     group._set_group_name(f"{options.group_id}_on_host")
@@ -79,9 +83,9 @@ def _finished(works: list[Any], tensors: Any) -> Any:
         work.wait()
     flat = _flat(tensors)
     devices = sorted({t.device for t in flat if t.get_device() >= 0}, key=str)
-    future: Any = torch.futures.Future(devices=devices)
+    future: Any = torch.futures.Future(devices=[*devices])
     future.set_result(flat)
-    return torch._C._distributed_c10d._create_work_from_future(future)
+    return _c10d._create_work_from_future(future)
 
 
 def _flat(value: Any) -> list[Tensor]:
@@ -172,7 +176,7 @@ def _sum() -> Any:
     """``ReduceOp.SUM`` as the dispatcher passes it: seen in a call that goes no further."""
     if not _sums:
         group = next(iter(_hidden.values()))[0]
-        options = dist.AllreduceOptions()
+        options: Any = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.SUM
         _captured.wanted = True
         try:
@@ -194,9 +198,9 @@ def _patch_coalescing() -> None:
 
     def start_coalescing(group: Any, device: Any) -> None:
         if not is_ours(group, device):
-            return start(group, device)
+            start(group, device)
+            return
         _pending[group.group_name] = []
-        return None
 
     def end_coalescing(group: Any, device: Any) -> Any:
         if not is_ours(group, device):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from cuda2npu.simulator.aliases import device_of, host_view, on_device
+from cuda2npu.simulator.aliases import current_device, device_of, host_view, on_device
 
 Tensor = torch.Tensor
 
@@ -46,7 +46,7 @@ def hosted(body: Callable[..., Any]) -> Callable[..., Any]:
         kept: list[Tensor] = []
         host_args = [enter(value) for value in args]
         host_kwargs = {key: enter(value) for key, value in kwargs.items()}
-        device = device_of(index if index >= 0 else torch.npu.current_device())
+        device = device_of(index if index >= 0 else current_device())
         return leave(body(*host_args, **host_kwargs))
 
     return kernel
@@ -88,6 +88,4 @@ def gradients(
                 [r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True
             )
         )
-        return [
-            next(found) if leaf is not None and leaf.requires_grad else None for leaf in leaves
-        ]
+        return [next(found) if leaf is not None and leaf.requires_grad else None for leaf in leaves]

@@ -6,9 +6,6 @@ the dispatcher's own binding is used, and nothing is looked up before an operato
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 
 from cuda2npu.simulator import (
@@ -50,6 +47,7 @@ def register() -> None:
     hosted.remember_dispatch_state()
     aliases.keep_freed_memory()
     _register_generic()
+    _register_sparse()
     special_kernels.register()
     native_ops.register()
     generators.install()
@@ -84,6 +82,15 @@ def _register_generic() -> None:
             put(name[6:], "PrivateUse1", kernel_for(name, falls_back=True))
         if _has(name, "AutogradPrivateUse1") and _has(name, "Autograd"):
             put(name[6:], "AutogradPrivateUse1", redirect(name, _AUTOGRAD))
+
+
+def _register_sparse() -> None:
+    """The operators on sparse tensors that torch_npu computes on the chip; it lacks the others."""
+    put = library("aten")
+    key = torch._C.DispatchKey.SparseCPU
+    for name in ("add.Tensor", "add_.Tensor", "mul.Tensor", "sparse_mask", "_coalesce"):
+        if _has(f"aten::{name}", "SparseCPU"):
+            put(name, "SparsePrivateUse1", kernel_for(f"aten::{name}", key=key))
 
 
 def _is_composite_factory(name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+
 def split(name: str) -> tuple[str, str]:
     base, _, overload = name.partition(".")
     return base, overload

@@ -14,15 +14,19 @@ _NO_MASK, _ALL_MASK, _LEFT_UP_CAUSAL, _RIGHT_DOWN_CAUSAL, _BAND = 0, 1, 2, 3, 4
 _WHOLE_MASK = 2048  # the compressed causal mask that modes 2 to 4 ask for
 
 
+def _heads_apart(tensor: Tensor, heads: int) -> Tensor:
+    return tensor.reshape(*tensor.shape[:-1], heads, -1)
+
+
 def _to_bnsd(tensor: Tensor, heads: int, layout: str) -> Tensor:
     if layout == "BNSD":
         return tensor
     if layout == "BSND":
         return tensor.transpose(1, 2)
     if layout == "BSH":
-        return tensor.unflatten(-1, (heads, -1)).transpose(1, 2)
+        return _heads_apart(tensor, heads).transpose(1, 2)
     if layout == "SBH":
-        return tensor.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+        return _heads_apart(tensor, heads).permute(1, 2, 0, 3)
     raise NotImplementedError(f"not simulated: attention with input_layout={layout!r}")
 
 
@@ -86,7 +90,9 @@ def attend(
     return (weights @ value.float()).to(query.dtype), top, total
 
 
-def _pieces(query: Tensor, ends_q: Sequence[int], ends_k: Sequence[int]) -> list[tuple[slice, slice]]:
+def _pieces(
+    query: Tensor, ends_q: Sequence[int], ends_k: Sequence[int]
+) -> list[tuple[slice, slice]]:
     starts_q, starts_k = [0, *ends_q[:-1]], [0, *ends_k[:-1]]
     return [
         (slice(a, b), slice(c, d))

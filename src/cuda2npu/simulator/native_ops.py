@@ -1,4 +1,4 @@
-"""The operators of the namespace ``npu``: the commonest have a body, the others say that they lack one."""
+"""The operators of the namespace ``npu``: the commonest have a body, the others say so."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rotated(x: Tensor, mode: str) -> Tensor:
     if mode == "half":
         a, b = x.chunk(2, -1)
         return torch.cat((-b, a), -1)
-    pairs = x.unflatten(-1, (-1, 2))
+    pairs = x.reshape(*x.shape[:-1], -1, 2)
     return torch.stack((-pairs[..., 1], pairs[..., 0]), -1).flatten(-2)
 
 
@@ -313,7 +313,10 @@ _BODIES: dict[str, Callable[..., Any]] = {
     "npu_min_backward": extreme_backward,
     "npu_moe_token_permute": token_permute,
     "npu_moe_token_unpermute": token_unpermute,
-    "_npu_moe_token_unpermute": lambda tokens, *rest: (token_unpermute(tokens, *rest), tokens.clone()),
+    "_npu_moe_token_unpermute": lambda tokens, *rest: (
+        token_unpermute(tokens, *rest),
+        tokens.clone(),
+    ),
     "one_": lambda x: x.fill_(1),
     "npu_alloc_float_status": lambda x: torch.zeros(8),
     "npu_get_float_status": same_tensor,
@@ -331,8 +334,8 @@ def _refusal(name: str) -> Callable[..., Any]:
 
 def simulated() -> frozenset[str]:
     """The operators of the namespace that have a body."""
-    return frozenset(_BODIES) | frozenset(native_attention.KERNELS) | frozenset(
-        native_norms.KERNELS
+    return (
+        frozenset(_BODIES) | frozenset(native_attention.KERNELS) | frozenset(native_norms.KERNELS)
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.nn.parallel import comm
 
+from cuda2npu.simulator.aliases import current_device
+
 Tensor = torch.Tensor
 _installed = False
 
@@ -60,7 +62,11 @@ def scatter(
     out: Any = None,
 ) -> tuple[Tensor, ...]:
     count = len(devices if devices is not None else out)
-    parts = tensor.chunk(count, dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
+    parts = (
+        tensor.chunk(count, dim)
+        if chunk_sizes is None
+        else torch.split(tensor, list(chunk_sizes), dim)
+    )
     if out is not None:
         for target, part in zip(out, parts, strict=True):
             target.copy_(part)
@@ -71,7 +77,7 @@ def scatter(
 def gather(
     tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, out: Any = None
 ) -> Tensor:
-    place = _place(torch.npu.current_device() if destination is None else destination)
+    place = _place(current_device() if destination is None else destination)
     if out is not None:
         place = out.device
     joined = torch.cat([tensor.to(place) for tensor in tensors], dim)

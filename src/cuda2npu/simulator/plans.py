@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from cuda2npu.simulator.outputs import Outputs, outputs_of
 from cuda2npu.simulator.libraries import split
+from cuda2npu.simulator.outputs import Outputs, outputs_of
 
-# Index tensors may lie on the CPU, and these copy between devices or read a CPU argument on purpose.
+# These copy between devices or read a CPU argument on purpose; index tensors may lie on the CPU.
 _MIXED_DEVICES = {
     "aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize", "aten::_to_copy",
     "aten::set_.source_Tensor", "aten::is_same_size", "aten::is_set_to",
@@ -49,7 +49,7 @@ class Plan:
 
 
 def _cpu_key(name: str) -> Any:
-    """The key under which the CPU's kernel stands; one the table merely computed cannot be called."""
+    """The key of the CPU's kernel; a kernel that the table merely computed cannot be called."""
     for key in _CPU_KEYS:
         if torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
             return getattr(torch._C.DispatchKey, key)

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import sys
+import sysconfig
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -24,24 +25,24 @@ class Event:
 
 
 _events: dict[tuple[str, str, str, int], Event] = {}
-_foreign: dict[str, bool] = {}
-_PACKAGES = ("torch", "torch_npu", "cuda2npu", "torchgen", "functorch")
+_known: dict[str, bool] = {}
+_PACKAGES = ("torch", "torch_npu", "cuda2npu", "functorch")
 _armed = False
 
 
-def _is_foreign(filename: str) -> bool:
-    known = _foreign.get(filename)
+def _own_folders() -> tuple[str, ...]:
+    found = [sys.modules[name] for name in _PACKAGES if name in sys.modules]
+    return tuple(str(Path(str(module.__file__)).parent) + os.sep for module in found)
+
+
+def _is_machinery(filename: str) -> bool:
+    """Whether the file belongs to torch, torch_npu, this package or Python itself."""
+    known = _known.get(filename)
     if known is None:
-        parts = Path(filename).parts
-        installed = {"site-packages", "dist-packages", "src"}
-        known = filename.startswith("<") or any(
-            package in _PACKAGES and before in installed
-            for before, package in zip(parts, parts[1:], strict=False)
-        )
-        known = known or any(part.startswith("python3.") for part in parts[:-1]) and not (
-            installed & set(parts)
-        )
-        _foreign[filename] = known
+        library = filename.startswith(sysconfig.get_path("stdlib") + os.sep)
+        installed = "site-packages" in filename or "dist-packages" in filename
+        known = filename.startswith(("<", *_own_folders())) or (library and not installed)
+        _known[filename] = known
     return known
 
 
@@ -50,7 +51,7 @@ def user_line(start: FrameType | None) -> tuple[str, int]:
     frame = start
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not _is_foreign(filename):
+        if not _is_machinery(filename):
             return filename, frame.f_lineno
         frame = frame.f_back
     return "", 0

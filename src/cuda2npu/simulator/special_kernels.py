@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from cuda2npu.simulator import record
-from cuda2npu.simulator.aliases import device_of, host_view, on_device
+from cuda2npu.simulator.aliases import current_device, device_of, host_view, on_device
 from cuda2npu.simulator.hosted import hosted
 from cuda2npu.simulator.libraries import library, redirect
 
@@ -16,6 +17,7 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _CPU_FLASH = 1
 
 _composite = redirect("aten::scaled_dot_product_attention", _COMPOSITE)
+_cpu_choice: Any = torch._fused_sdp_choice
 _host_to_copy = torch.ops.aten._to_copy.default
 
 
@@ -64,7 +66,7 @@ def to_copy(
     if dtype in (torch.float64, torch.complex128):
         kind = str(dtype).removeprefix("torch.")
         record.note(kind, "aten::_to_copy", f"a tensor of {kind} is put on the NPU")
-    index = torch.npu.current_device() if target.index is None else target.index
+    index = current_device() if target.index is None else target.index
     return on_device(seen, device_of(index))
 
 
@@ -167,7 +169,7 @@ def sdp_choice(
         return False
     views = [host_view(tensor) for tensor in (query, key, value)]
     seen = None if mask is None else host_view(mask)
-    choice = torch._fused_sdp_choice(*views, seen, dropout_p, is_causal, scale=scale)
+    choice: int = _cpu_choice(*views, seen, dropout_p, is_causal, scale=scale)
     return choice == _CPU_FLASH
 
 
@@ -194,7 +196,9 @@ def scaled_dot_product_attention(
             mask = torch.where(mask, hidden, hidden - float("inf"))
         fused: Tensor = _fused(*tensors, mask, dropout_p, is_causal, False, scale=scale)[0]
         return fused
-    plain: Tensor = _composite(*tensors, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    plain: Tensor = _composite(
+        *tensors, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
     return plain
 
 
@@ -266,11 +270,7 @@ def pack_padded_sequence(source: Tensor, lengths: Tensor, batch_first: bool) -> 
     return on_device(data, source.device), sizes
 
 
-def coalesce(source: Tensor) -> Tensor:
-    return on_device(torch.ops.aten._coalesce.default(host_view(source)), source.device)
-
-
-_KERNELS = {
+_KERNELS: dict[str, Callable[..., Any]] = {
     "copy_": copy_,
     "_copy_from_and_resize": copy_from_and_resize,
     "_to_copy": to_copy,
@@ -289,6 +289,5 @@ def register() -> None:
     put = library("aten")
     for key in ("AutogradPrivateUse1", "PrivateUse1"):
         put("scaled_dot_product_attention", key, scaled_dot_product_attention)
-    put("_coalesce", "SparsePrivateUse1", coalesce)
     for name, kernel in _KERNELS.items():
         put(name, "PrivateUse1", kernel)
