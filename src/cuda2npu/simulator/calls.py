@@ -244,11 +244,17 @@ def _grow(device: Any, host: Any) -> None:
         host_view(device).copy_(host)
 
 
+def _wants_float32(name: str, text: str) -> bool:
+    if "batch_norm" in name and "expected scalar type" in text:  # float statistics beside others
+        return True
+    return "not implemented for 'Half'" in text or "not implemented for 'BFloat16'" in text
+
+
 def _second_try(plan: Plan, error: Exception, args: list[Any], kwargs: dict[str, Any]) -> Any:
     text = str(error)
     if "resiz" in text and plan.written:
         return _with_fresh_outputs(plan, args, kwargs)
-    if "not implemented for 'Half'" in text or "not implemented for 'BFloat16'" in text:
+    if _wants_float32(plan.name, text):
         widened = _in_float32(plan, args, kwargs)
         if widened is not None:
             return widened[0]
