@@ -184,3 +184,14 @@ def test_steps(found: dict[str, object], reason: str) -> None:
     result = compare(run_of([step(1.0)], {}), run_of([found], {}), TOLERANCE)
     assert reason in result.rows[0].reasons[0]
     assert not result.matches
+
+
+@pytest.mark.parametrize(("dtype", "matches"), [("bfloat16", True), ("float32", False)])
+def test_the_last_places_of_half_precision_are_no_difference(dtype: str, matches: bool) -> None:
+    """A bfloat16 of 2 has its neighbour at 2.0156."""
+    big = A + 2
+    events = [call("Net", [], [leaf("y", big, "npu", dtype)])]
+    result = compare(
+        run_of(events, {"y": big}), run_of(events, {"y": big * np.float32(1.0078)}), TOLERANCE
+    )
+    assert result.matches is matches

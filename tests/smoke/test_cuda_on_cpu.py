@@ -77,6 +77,12 @@ with autocast():
     loss = F.cross_entropy(out.float(), torch.tensor([0, 1, 0]).cuda())
 with torch.autocast("cuda", dtype=torch.bfloat16):
     assert (out @ out.T).dtype is torch.bfloat16
+with autocast():
+    norm = nn.LayerNorm(2).cuda()(out)
+    assert norm.dtype is F.cross_entropy(out, torch.tensor([0, 1, 0])).dtype is torch.float32
+    assert out.softmax(-1).dtype is out.sum().dtype is torch.float32
+    assert nn.GELU()(out).dtype is torch.float16
+assert out.softmax(-1).dtype is torch.float16
 scaler.scale(loss).backward()
 scaler.step(optimizer)
 scaler.update()

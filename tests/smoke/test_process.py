@@ -172,3 +172,18 @@ def test_a_script_that_catches_everything_is_ended_all_the_same(tmp_path: Path) 
     assert run(spec).code == 0
     assert record(spec)["steps"] == 2
     assert record(spec)["ended"] == "steps"
+
+
+def test_the_reference_sees_no_npu_package(tmp_path: Path) -> None:
+    text = (
+        "import importlib.util\n"
+        "assert importlib.util.find_spec('torch_npu') is None\n"
+        "try:\n"
+        "    import torch_npu\n"
+        "except ImportError:\n"
+        "    pass\n"
+        "else:\n"
+        "    raise AssertionError\n"
+    )
+    ended = run(spec_of(tmp_path, text))
+    assert ended.code == 0, ended.output

@@ -34,6 +34,7 @@ def main(spec_path: str) -> None:
     if spec.cuda_on_cpu:
         from cuda2npu.smoke.cuda_on_cpu import activate
 
+        _hide("torch_npu")
         placement = activate()
     recorder = Recorder(spec, placement)
     recorder.install()
@@ -51,6 +52,12 @@ def main(spec_path: str) -> None:
     sys.stderr.flush()
     if extra.get("error"):
         sys.exit(1)
+
+
+def _hide(package: str) -> None:
+    """Libraries that look for an NPU package find none in the reference, as on a CUDA machine."""
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault(package, None)
 
 
 def _run_eagerly(torch: Any) -> None:
@@ -100,9 +107,11 @@ def _execute(spec: Spec) -> None:
 
 
 def _mapped(entry: str, copies: dict[str, str]) -> str:
+    """The copy of a folder, where something in it is rewritten; else it is a mere link."""
     for old, new in copies.items():
-        if entry == old or entry.startswith(old + os.sep):
-            return new + entry[len(old) :]
+        copy = new + entry[len(old) :]
+        if (entry + os.sep).startswith(old + os.sep) and os.path.realpath(copy) == copy:
+            return copy
     return entry
 
 

@@ -197,7 +197,7 @@ def _python_path(overlay: Overlay) -> dict[str, str]:
         place = Path(entry).resolve()
         if entry and place.is_relative_to(overlay.root):
             copy = overlay.copy / place.relative_to(overlay.root)
-            copies += [str(copy)] if copy.exists() else []
+            copies += [str(copy)] if copy.exists() and copy.resolve() == copy else []
         copies.append(entry)
     return {"PYTHONPATH": os.pathsep.join(copies)}
 

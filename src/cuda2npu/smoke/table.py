@@ -18,11 +18,12 @@ from cuda2npu.smoke.suspects import Edit
 
 ROWS = 40
 REASONS = 10
-_FIGURES = 67
+_FIGURES = 60
 """The width of all columns but the first."""
 _IN_COLUMNS = ("cosine ", "max abs ", "mean abs ")
 """Reasons that the columns beside them show already."""
 _STYLES = {Status.OK: "green", Status.POINTED: "yellow", Status.DIFFERS: "red"}
+_WORDS = {Status.OK: "ok", Status.POINTED: "pointed", Status.DIFFERS: "differs"}
 _COLORS = {"match": "green", "differs": "red", "could not run": "red"}
 
 
@@ -84,7 +85,7 @@ def _cells(row: Row, name_width: int) -> Iterator[str]:
     else:
         yield from ("", "", "")
     yield f"{metrics.rel_l2:.2e}" if metrics.compared else ""
-    yield f"[{_STYLES[row.status]}]{row.status.value}[/]"
+    yield f"[{_STYLES[row.status]}]{_WORDS[row.status]}[/]"
 
 
 def _reasons(rows: list[Row]) -> Iterator[str]:
@@ -134,6 +135,8 @@ def _failure_lines(failure: Failure, which: str) -> Iterator[str]:
         yield f"  {escape(_short(pair.path))}"
         if pair.original.strip():
             yield f"    original  {pair.line:>5}  {escape(pair.original.strip())}"
+        if failure.which == "reference":
+            continue
         yield f"    rewritten {pair.rewritten_line:>5}  {escape(pair.rewritten.strip())}"
     if failure.cause is not None:
         yield f"[bold]cause[/bold]: {failure.cause.name}: {escape(failure.cause.text)}"
