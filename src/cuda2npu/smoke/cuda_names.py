@@ -86,6 +86,7 @@ def replace_names(meant_for_cuda: Meant) -> None:
     _replace_parallel(meant_for_cuda)
     _replace_loading(meant_for_cuda)
     _replace_generator(meant_for_cuda)
+    _replace_module_to()
 
 
 def _set(owner: Any, **values: Any) -> None:
@@ -233,3 +234,23 @@ def _replace_generator(meant_for_cuda: Meant) -> None:
         pass
 
     root.Generator = Generator
+
+
+def _replace_module_to() -> None:
+    """A number alone is a CUDA device; without an accelerator torch refuses to read it."""
+    module: Any = torch.nn.Module
+    move = module.to
+
+    def to(self: Any, *args: Any, **options: Any) -> Any:
+        if args:
+            args = (_numbered(args[0]), *args[1:])
+        if "device" in options:
+            options["device"] = _numbered(options["device"])
+        return move(self, *args, **options)
+
+    module.to = to
+
+
+def _numbered(device: Any) -> Any:
+    is_number = isinstance(device, int) and not isinstance(device, bool)
+    return torch.device("cuda", device) if is_number else device
