@@ -30,6 +30,7 @@ LAYERS = (
     ("engine",),
     ("exclude", "files", "config", "project"),
     ("report",),
+    ("simulator",),
     ("smoke",),
     ("cli", "__main__"),
 )
@@ -70,7 +71,7 @@ def test_imports_run_one_way(path: Path) -> None:
         assert not name.startswith(FORBIDDEN), place
         top = name.partition(".")[0]
         if top in ("torch", "torch_npu"):
-            assert own.startswith("cuda2npu.smoke"), place
+            assert own.startswith(("cuda2npu.smoke", "cuda2npu.simulator")), place
         if own.startswith("cuda2npu_codemods"):
             if top == "cuda2npu":
                 assert name.startswith(PACK_IMPORTS), place

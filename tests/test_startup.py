@@ -12,6 +12,7 @@ import pytest
 HEAVY = {
     "concurrent.futures",
     "cuda2npu.engine",
+    "cuda2npu.simulator",
     "difflib",
     "libcst",
     "multiprocessing",

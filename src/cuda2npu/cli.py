@@ -21,6 +21,7 @@ from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Output, check_format, reporter, wants_color
 from cuda2npu.report.progress import Progress
 from cuda2npu.report.summary import Summary
+from cuda2npu.smoke.cli import register as register_smoke
 
 FINDINGS = 1
 ERROR = 2
@@ -186,6 +187,31 @@ def rules(
                 f"no rule has the code {code!r}; the nearest is {nearest_code(code, known)}"
             )
     print_rule(known[code.upper()])
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def simulate(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What to run.")],
+    devices: Annotated[int, typer.Option(metavar="N", help="How many NPUs.")] = 1,
+    chip: Annotated[str, typer.Option(metavar="NAME", help="The system on chip.")] = "Ascend910B1",
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Per NPU, such as 16GiB; the chip's own by default."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Even where there is a real NPU.")] = False,
+) -> None:
+    """Run any command with a simulated Ascend NPU; the exit code is the command's."""
+    from cuda2npu.simulator import SimulatorError
+    from cuda2npu.simulator.command import simulate as run
+
+    try:
+        run(command, devices, chip, memory, force)
+    except SimulatorError as error:
+        Output(sys.stderr).write(f"error: {error}\n")
+        raise typer.Exit(ERROR) from None
+
+
+register_smoke(app)
 
 
 class _Run:

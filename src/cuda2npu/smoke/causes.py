@@ -1,0 +1,123 @@
+"""Known causes of a script's failure on the NPU, and what cures them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Cause(NamedTuple):
+    """Why a script failed, in the user's terms."""
+
+    name: str
+    text: str
+    cure: str
+
+
+class _Known(NamedTuple):
+    pattern: re.Pattern[str]
+    cause: Cause
+
+
+def _known(pattern: str, name: str, text: str, cure: str) -> _Known:
+    return _Known(re.compile(pattern, re.IGNORECASE | re.DOTALL), Cause(name, text, cure))
+
+
+_CAUSES = (
+    _known(
+        r"module 'torch' has no attribute 'npu'|Expected one of .* device type at start of device "
+        r"string: npu|PyTorch is not linked with support for npu|has no attribute 'npu'",
+        "missing import",
+        "torch knows no NPU, because torch_npu was not imported before its first use",
+        "put `import torch_npu` after `import torch` in the script that runs first",
+    ),
+    _known(
+        r"Expected all tensors to be on the same device|Expected .* on the same device|"
+        r"found at least two devices|same device.*(cpu|npu)|is on cpu.*npu|"
+        r"should be the same|Input type .* and weight type",
+        "device mismatch",
+        "tensors on the CPU and on the NPU meet in one operation",
+        "move the tensor that is made on this line with `.to(device)`; look for layers in plain "
+        "lists, buffers that are not registered, and tensors that are made in `forward`",
+    ),
+    _known(
+        r"optimizer.*(before|moved)|exp_avg.*device|state.*same device.*step|"
+        r"params?, grads?.*same device",
+        "optimizer built before the move",
+        "the optimizer holds parameters that were on the CPU when it was made",
+        "move the model to the NPU first, and build the optimizer from its parameters then",
+    ),
+    _known(
+        r"TypeError.*can't convert npu.*numpy|convert .*npu.* tensor to numpy",
+        "tensor on the NPU given to numpy",
+        "numpy reads the memory of the CPU alone",
+        "write `.cpu().numpy()`",
+    ),
+    _known(
+        r"ProcessGroup.*(HCCL|hccl)|Distributed package doesn't have (HCCL|NCCL)|HcclComm|"
+        r"hccl.*(init|timeout|fail)|EI000\d|unknown backend.*hccl",
+        "HCCL not up",
+        "the process group of the NPUs could not be started",
+        "check that torch_npu is imported before `init_process_group`, that the backend is "
+        '"hccl", that each process called `torch.npu.set_device`, and that no other run holds '
+        "the port",
+    ),
+    _known(
+        r"environment variable (RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected|"
+        r"KeyError: '(RANK|LOCAL_RANK|WORLD_SIZE)'",
+        "no launcher",
+        "the script expects the variables that torchrun sets",
+        "set them for one process: `RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 "
+        "MASTER_PORT=29500 cuda2npu smoke …`",
+    ),
+    _known(
+        r"NPU out of memory|CUDA out of memory|OutOfMemoryError|EL0004|"
+        r"Tried to allocate .* (GiB|MiB)",
+        "out of memory",
+        "the program needs more memory than the device has",
+        "take a smaller batch, gradient checkpointing or bfloat16",
+    ),
+    _known(
+        r"Torch not compiled with CUDA enabled|No CUDA GPUs are available|"
+        r"Found no NVIDIA driver|Cannot initialize CUDA|Unexpected cuda|libcudart|libcublas",
+        "CUDA call left",
+        "a call still asks for CUDA",
+        "`cuda2npu check` lists the places that are left; this line is one of them",
+    ),
+    _known(
+        r"Could not run 'aten::|Could not run '|NotImplementedError.*(PrivateUse1|npu)|"
+        r"aclnn\w+.*(not found|not in|failed)|EZ9999|not support|not implemented for|"
+        r"no kernel|not currently implemented",
+        "missing operator",
+        "the NPU has no kernel for this operation or for this type of its tensors",
+        "use float32 where it is float64, another operation of torch, or do this step on the CPU "
+        "with `.cpu()` and move the result back",
+    ),
+    _known(
+        r"ModuleNotFoundError|ImportError",
+        "missing module",
+        "a module cannot be imported on this machine",
+        "install it, or, when it holds CUDA kernels, take its counterpart in torch or torch_npu",
+    ),
+    _known(
+        r"AttributeError: module '(torch[\w.]*)' has no attribute|"
+        r"AttributeError: module .* has no attribute",
+        "name that does not exist",
+        "a module has no such name in the version that is installed here",
+        "compare the release that was written for (`--torch-npu`) with the one that is installed",
+    ),
+)  # fmt: skip
+
+_KILLED = {
+    -9: Cause("killed", "the process was killed, most likely for its memory", "take smaller data"),
+    -11: Cause("crash", "the process crashed in native code", "the Python frames are shown above"),
+    -6: Cause("crash", "the process was aborted in native code", "read the last lines it printed"),
+}
+
+
+def cause_of(kind: str, message: str, code: int = 1) -> Cause | None:
+    """The known cause of an exception, or of the signal that ended a process."""
+    if code in _KILLED and not kind:
+        return _KILLED[code]
+    text = f"{kind}: {message}"
+    return next((known.cause for known in _CAUSES if known.pattern.search(text)), None)

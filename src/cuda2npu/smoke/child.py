@@ -1,0 +1,142 @@
+"""The process that runs one script under the recorder.
+
+Started as ``python -c BOOTSTRAP SPEC``: the bootstrap takes the working folder off ``sys.path``
+before anything but ``sys`` is imported, so that no file of the user's is taken for a module.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import platform
+import signal
+import sys
+import traceback
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from cuda2npu.smoke.spec import Spec
+
+BOOTSTRAP = "import sys; sys.path.pop(0); from cuda2npu.smoke.child import main; main(sys.argv[1])"
+
+
+def main(spec_path: str) -> None:
+    spec = Spec.read(Path(spec_path))
+    faulthandler.enable()
+    import torch
+
+    from cuda2npu.smoke import randomness
+    from cuda2npu.smoke.placement import Placement
+    from cuda2npu.smoke.record import Recorder
+
+    placement: Placement = Placement()
+    if spec.cuda_on_cpu:
+        from cuda2npu.smoke.cuda_on_cpu import activate
+
+        _hide("torch_npu")
+        placement = activate()
+    recorder = Recorder(spec, placement)
+    recorder.install()
+    _run_eagerly(torch)
+    if not spec.dropout:
+        randomness.without_dropout()
+    if spec.device != "cpu" and not spec.cuda_on_cpu:
+        mode: Any = randomness.DrawOnHost()
+        mode.__enter__()
+    randomness.seed(spec.seed)
+    recorder.extra = {"environment": _environment(torch)}
+    extra = _run(spec)
+    recorder.finish({**extra, "environment": _environment(torch)})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if extra.get("error"):
+        sys.exit(1)
+
+
+def _hide(package: str) -> None:
+    """Libraries that look for an NPU package find none in the reference, as on a CUDA machine."""
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault(package, None)
+
+
+def _run_eagerly(torch: Any) -> None:
+    """``torch.compile`` gives back what it was given, so that each layer can be seen."""
+
+    def compile(model: Any = None, **_: Any) -> Any:
+        return (lambda function: function) if model is None else model
+
+    torch.compile = compile
+    torch.nn.Module.compile = lambda self, *_, **__: None
+
+
+def _run(spec: Spec) -> dict[str, Any]:
+    """Run the script as ``__main__``; how it ended."""
+    from cuda2npu.smoke.record import StepsDone
+
+    def stop(_: int, __: FrameType | None) -> None:
+        raise StepsDone("timeout")
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        _execute(spec)
+    except StepsDone as done:
+        return {"ended": str(done) or "steps"}
+    except SystemExit as leave:
+        if leave.code in (None, 0):
+            return {"ended": "script"}
+        return {"ended": "error", "error": _error(leave)}
+    except BaseException as error:
+        traceback.print_exc()
+        return {"ended": "error", "error": _error(error)}
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return {"ended": "script"}
+
+
+def _execute(spec: Spec) -> None:
+    script = spec.script
+    sys.argv = [script, *spec.arguments]
+    copies = dict(spec.mapped)
+    sys.path[:] = [_mapped(entry, copies) for entry in sys.path]
+    sys.path.insert(0, str(Path(script).parent))
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=script, __builtins__=__builtins__)
+    sys.modules["__main__"] = module
+    exec(_code(script), module.__dict__)
+
+
+def _mapped(entry: str, copies: dict[str, str]) -> str:
+    """The copy of a folder, where something in it is rewritten; else it is a mere link."""
+    for old, new in copies.items():
+        copy = new + entry[len(old) :]
+        if (entry + os.sep).startswith(old + os.sep) and os.path.realpath(copy) == copy:
+            return copy
+    return entry
+
+
+def _code(script: str) -> CodeType:
+    return compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+
+
+def _error(error: BaseException) -> dict[str, Any]:
+    frames = traceback.extract_tb(error.__traceback__)
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    places = [{"file": f.filename, "line": f.lineno, "function": f.name} for f in frames]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append({"file": error.filename, "line": error.lineno, "function": ""})
+    return {"type": type(error).__name__, "message": str(error), "frames": places, "text": text}
+
+
+def _environment(torch: Any) -> dict[str, str]:
+    torch_npu = sys.modules.get("torch_npu")
+    found = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+    if torch_npu is not None:
+        found["torch_npu"] = str(getattr(torch_npu, "__version__", "unknown"))
+    if torch.version.cuda and torch.cuda.is_available():
+        found["cuda"] = f"{torch.version.cuda}, {torch.cuda.get_device_name()}"
+    return found

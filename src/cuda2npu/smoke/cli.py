@@ -1,0 +1,133 @@
+"""The options of ``smoke`` and ``capture``. Read at every start, so it imports nothing heavy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuda2npu.config import Config, Settings, configure
+from cuda2npu.files import UsageError
+from cuda2npu.report import Output
+
+if TYPE_CHECKING:
+    from cuda2npu.smoke.stage import Request
+
+ERROR = 2
+
+Script = Annotated[str, typer.Argument(metavar="SCRIPT", help="The original CUDA script.")]
+Arguments = Annotated[
+    list[str] | None, typer.Argument(metavar="-- ARGS…", help="The script's own arguments.")
+]
+Steps = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Optimizer steps to run; 0 is to the script's end."),
+]
+Timeout = Annotated[float, typer.Option(metavar="S", min=1, help="Seconds that each run may take.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random draws, in both runs.")]
+NoDropout = Annotated[bool, typer.Option("--no-dropout", help="Turn dropout off in both runs.")]
+
+Reference = Annotated[Path | None, typer.Option(metavar="DIR", help="Compare with this capture.")]
+Rewritten = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Run this file or folder as rewritten.")
+]
+Page = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.html", help="Write the report as one page."),
+]
+
+
+def smoke(
+    script: Script,
+    arguments: Arguments = None,
+    steps: Steps = 5,
+    reference: Reference = None,
+    rewritten: Rewritten = None,
+    device: Annotated[str, typer.Option(metavar="NAME", help="npu, which never falls back.")] = (
+        "npu"
+    ),
+    timeout: Timeout = 600.0,
+    no_dropout: NoDropout = False,
+    seed: Seed = 0,
+    cosine: Annotated[float, typer.Option(help="Least cosine similarity of a tensor.")] = 0.99,
+    max_abs: Annotated[float, typer.Option(help="Largest absolute error of a value.")] = 0.01,
+    mean_abs: Annotated[float, typer.Option(help="Mean error that is pointed out.")] = 1e-4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    report: Page = None,
+    preserve_numerics: Annotated[
+        bool | None,
+        typer.Option("--preserve-numerics/--change-numerics", help="As for rewrite."),
+    ] = None,
+    unsafe: Annotated[
+        bool | None, typer.Option("--unsafe/--no-unsafe", help="As for rewrite.")
+    ] = None,
+    torch_npu: Annotated[
+        str | None,
+        typer.Option("--torch-npu", metavar="RELEASE", help="The installed one by default."),
+    ] = None,
+) -> None:
+    """Run the rewritten script on an NPU, real or simulated, and compare it with the original.
+
+    Exit 0: match, 1: differs, 2: could not run.
+    """
+    config = _config(script, preserve_numerics, unsafe, torch_npu, device)
+    from dataclasses import replace
+
+    from cuda2npu.smoke.command import installed_release, run_smoke
+    from cuda2npu.smoke.spec import Tolerance
+
+    request = replace(
+        _request(script, arguments, steps, timeout, seed, no_dropout),
+        reference=reference,
+        rewritten=rewritten,
+        tolerance=Tolerance(cosine, max_abs, mean_abs),
+        options=config.options if torch_npu else installed_release(config.options),
+    )
+    raise typer.Exit(run_smoke(request, as_json, report))
+
+
+def capture(
+    script: Script,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where the reference is kept.")
+    ],
+    arguments: Arguments = None,
+    steps: Steps = 5,
+    timeout: Timeout = 600.0,
+    no_dropout: NoDropout = False,
+    seed: Seed = 0,
+) -> None:
+    """Run the original script, on CUDA when there is a GPU, and keep what it computes."""
+    from cuda2npu.smoke.command import run_capture
+
+    request = _request(script, arguments, steps, timeout, seed, no_dropout)
+    raise typer.Exit(run_capture(request, output))
+
+
+def _request(
+    script: str, arguments: list[str] | None, steps: int, timeout: float, seed: int, plain: bool
+) -> Request:
+    from cuda2npu.smoke.stage import Request
+
+    return Request(Path(script), tuple(arguments or ()), steps, timeout, seed, not plain)
+
+
+def _config(
+    script: str, numerics: bool | None, unsafe: bool | None, release: str | None, device: str
+) -> Config:
+    try:
+        if device != "npu":
+            raise UsageError(f"--device {device}: is not npu, the one device that is compared")
+        settings = Settings(preserve_numerics=numerics, unsafe=unsafe, torch_npu=release)
+        return configure(settings, script)
+    except UsageError as error:
+        Output(sys.stderr).write(f"error: {error}\n")
+        raise typer.Exit(ERROR) from None
+
+
+def register(app: typer.Typer) -> None:
+    """Give the commands to the application."""
+    app.command()(smoke)
+    app.command()(capture)

@@ -1,0 +1,96 @@
+"""The commands ``smoke`` and ``capture``, from their options to their exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from cuda2npu.model import Options
+from cuda2npu.smoke.data import SIMULATED, as_data
+from cuda2npu.smoke.spec import SmokeError
+from cuda2npu.smoke.stage import Report, Request, capture, smoke
+
+ERROR = 2
+INTERRUPTED = 130
+
+
+def installed_release(options: Options) -> Options:
+    """Options for the release of torch_npu that is installed, which is the one that runs."""
+    from dataclasses import replace
+    from importlib.metadata import PackageNotFoundError, version
+
+    from cuda2npu.releases import resolve_release
+
+    try:
+        return replace(options, torch_npu=str(resolve_release(version("torch_npu"))))
+    except (PackageNotFoundError, ValueError):
+        return options
+
+
+def run_smoke(request: Request, as_json: bool, page: Path | None) -> int:
+    """Run the stage and print what came of it; the exit code."""
+    errors = Console(stderr=True)
+    try:
+        report = _with_progress(request, errors)
+    except SmokeError as error:
+        errors.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        return ERROR
+    except KeyboardInterrupt:
+        errors.print("stopped; nothing is left running")
+        return INTERRUPTED
+    if report.simulated:
+        errors.print(SIMULATED, highlight=False, soft_wrap=True)
+    if as_json:
+        print(json.dumps(as_data(report), indent=2))
+    else:
+        from cuda2npu.smoke.table import show
+
+        show(report, Console(soft_wrap=False))
+    return _write_page(report, page, errors)
+
+
+def _write_page(report: Report, page: Path | None, errors: Console) -> int:
+    if page is not None:
+        from cuda2npu.smoke.page import page_of
+
+        try:
+            page.write_text(page_of(report), encoding="utf-8")
+        except OSError as error:
+            errors.print(f"error: {page}: cannot be written: {error.strerror}", markup=False)
+            return ERROR
+    return report.code
+
+
+def _with_progress(request: Request, errors: Console) -> Report:
+    if not errors.is_terminal:
+        return smoke(request)
+    with errors.status("starting") as status:
+        return smoke(request, status.update)
+
+
+def run_capture(request: Request, target: Path) -> int:
+    """Keep a reference; the exit code."""
+    errors = Console(stderr=True)
+    try:
+        if errors.is_terminal:
+            with errors.status("starting") as status:
+                report = capture(request, target, status.update)
+        else:
+            report = capture(request, target)
+    except SmokeError as error:
+        errors.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        return ERROR
+    except KeyboardInterrupt:
+        errors.print("stopped; nothing is left running")
+        return INTERRUPTED
+    if report.failures:
+        from cuda2npu.smoke.table import show
+
+        show(report, Console(stderr=True))
+        return ERROR
+    print(f"{target}: {report.reference_name}, {report.steps} steps")
+    sys.stdout.flush()
+    return 0

@@ -1,0 +1,75 @@
+"""A report as plain data: ``--json``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from cuda2npu.smoke.outcome import First, Row
+from cuda2npu.smoke.stage import Report
+
+VERDICTS = ("match", "differs", "could not run")
+SIMULATED = (
+    "simulated NPU: names, placement, dtypes and control flow are checked; kernel accuracy and "
+    "speed are not"
+)
+
+
+def verdict(report: Report) -> str:
+    return VERDICTS[report.code]
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    comparison = report.comparison
+    found: dict[str, Any] = {
+        "verdict": verdict(report),
+        "script": str(report.request.script),
+        "arguments": list(report.request.arguments),
+        "simulated": report.simulated,
+        "reference": report.reference_name,
+        "steps": report.steps,
+        "seed": report.request.seed,
+        "tolerance": asdict(report.request.tolerance),
+        "seconds": report.seconds,
+        "environment": report.environment,
+        "failures": [asdict(failure) for failure in report.failures],
+        "edits": [asdict(edit) for edit in report.edits],
+        "suspects": [asdict(edit) for edit in report.suspects],
+        "notes": [asdict(note) for note in report.notes],
+    }
+    if comparison is not None:
+        found["problems"] = comparison.problems
+        found["first"] = _first(comparison.first)
+        found["early"] = _first(comparison.early)
+        found["total"] = asdict(comparison.total)
+        found["losses"] = [{"reference": old, "npu": new} for old, new in comparison.losses]
+        found["layers"] = [_row(row) for row in comparison.rows]
+    cleaned: dict[str, Any] = _finite(found)
+    return cleaned
+
+
+def _first(first: First | None) -> dict[str, Any] | None:
+    return None if first is None else asdict(first)
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "kind": row.kind,
+        "calls": row.calls,
+        "status": row.status.value,
+        "reasons": row.reasons,
+        **asdict(row.metrics),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they go as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,92 @@
+"""What is shown when a script fails: its traceback in the user's own files, and the cause."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuda2npu.smoke.causes import Cause, cause_of
+from cuda2npu.smoke.lines import Pair, pair
+from cuda2npu.smoke.outcome import Run
+from cuda2npu.smoke.overlay import Overlay
+from cuda2npu.smoke.process import Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why one of the two runs did not get to its end."""
+
+    which: str
+    """``reference`` or ``npu``."""
+    summary: str
+    traceback: str = ""
+    pairs: tuple[Pair, ...] = field(default=())
+    """The lines of the traceback in the user's files, outermost first."""
+    cause: Cause | None = None
+
+
+def failure(which: str, run: Run | None, ended: Ended, overlay: Overlay | None) -> Failure | None:
+    """None when the run got to its end, or as far as it was asked to."""
+    if run is not None and run.error is not None:
+        return _raised(which, run, overlay)
+    if run is not None:
+        return None
+    if ended.timed_out:
+        text = f"was still running after {ended.seconds:.0f} s and could not be stopped orderly"
+        return Failure(which, text, ended.output)
+    how = (
+        f"ended with code {ended.code}" if ended.code >= 0 else f"was ended by signal {-ended.code}"
+    )
+    kind, message = _last_error(ended.output)
+    output = _with_originals(ended.output, overlay)
+    return Failure(which, how, output, cause=cause_of(kind, message, ended.code))
+
+
+def _raised(which: str, run: Run, overlay: Overlay | None) -> Failure:
+    assert run.error is not None
+    error = run.error
+    pairs = []
+    for frame in error["frames"]:
+        original = overlay.original(frame["file"]) if overlay is not None else None
+        if original is not None and frame["line"]:
+            pairs.append(pair(original, Path(frame["file"]), frame["line"]))
+    summary = f"{error['type']}: {error['message']}".rstrip(": ")
+    return Failure(
+        which,
+        summary,
+        _with_originals(_own_frames(error["text"]), overlay),
+        tuple(pairs),
+        cause_of(error["type"], error["message"]),
+    )
+
+
+def _own_frames(text: str) -> str:
+    """The traceback without the frames of what runs the script and simulates its device."""
+    kept: list[str] = []
+    skip = False
+    for line in text.splitlines(keepends=True):
+        if line.startswith('  File "'):
+            place = line.replace("\\", "/")
+            skip = "cuda2npu/smoke/" in place or "cuda2npu/simulator/" in place
+        elif not line.startswith("    "):
+            skip = False
+        if not skip:
+            kept.append(line)
+    return "".join(kept)
+
+
+def _with_originals(text: str, overlay: Overlay | None) -> str:
+    """The paths of the temporary copy as those of the user's files."""
+    if overlay is None:
+        return text
+    if overlay.copy == overlay.root:
+        return text
+    copy, root = re.escape(str(overlay.copy)), str(overlay.root)
+    text = re.sub(f'"{copy}([^"]*)"', lambda m: f'"{root}{m[1]}" (rewritten)', text)
+    return text.replace(str(overlay.copy), root)
+
+
+def _last_error(output: str) -> tuple[str, str]:
+    found = re.findall(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (.*)$", output, re.M)
+    return found[-1] if found else ("", output[-2000:] if "Error" in output else "")

@@ -1,0 +1,67 @@
+"""What a child needs to find an NPU: a real one, else the simulated one, which says so."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from cuda2npu.smoke.spec import SIMULATOR_NOTES, SmokeError
+
+
+class Machine(NamedTuple):
+    """Where the NPU run is done."""
+
+    environment: dict[str, str]
+    simulated: bool
+
+
+def has_npu() -> bool:
+    from cuda2npu.simulator.environment import real_npus
+
+    return bool(real_npus())
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU that the installed torch was built for."""
+    if not any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")):
+        return False
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return re.search(r"^cuda\b[^=]*=\s*['\"]", text, re.MULTILINE) is not None
+
+
+def reference_environment() -> dict[str, str]:
+    """The reference sees no NPU, and loads no package for one by itself."""
+    return {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+def machine(folder: Path) -> Machine:
+    """The real NPU when there is one; raises SmokeError when there can be none."""
+    for name in ("torch", "torch_npu", "safetensors"):
+        if find_spec(name) is None:
+            raise SmokeError(f"{name} is not installed; do: pip install 'cuda2npu[smoke]'")
+    if has_npu():
+        return Machine({}, simulated=False)
+    return Machine(_simulator(folder / SIMULATOR_NOTES), simulated=True)
+
+
+def _simulator(notes: Path) -> dict[str, str]:
+    """The environment that gives a child a simulated NPU."""
+    from cuda2npu.simulator import SimulatorError
+    from cuda2npu.simulator.build import libraries
+    from cuda2npu.simulator.environment import simulation, variables
+    from cuda2npu.simulator.record import RECORD_VARIABLE
+
+    try:
+        found = variables(simulation(), libraries(), os.environ)
+    except SimulatorError as error:
+        raise SmokeError(f"there is no NPU here, and none can be simulated: {error}") from None
+    return {**found, RECORD_VARIABLE: str(notes)}

@@ -1,0 +1,124 @@
+"""The record of a run as the parent reads it, and the result of a comparison."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from cuda2npu.smoke.metrics import Metrics, Values
+from cuda2npu.smoke.spec import RECORD, TENSORS, SmokeError
+
+
+@dataclass(slots=True)
+class Run:
+    """What one run left behind."""
+
+    events: list[dict[str, Any]]
+    state: list[dict[str, Any]]
+    modules: dict[str, dict[str, str]]
+    values: dict[str, Values]
+    ended: str = "script"
+    steps: int = 0
+    error: dict[str, Any] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    marked: bool = False
+    """Whether CUDA was led to the CPU, so that marks say what was meant for CUDA."""
+
+    @property
+    def losses(self) -> list[float]:
+        return [event["value"] for event in self.events if event["kind"] == "loss"]
+
+
+def read_run(folder: Path, *, marked: bool = False) -> Run:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        data = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        values = load_file(folder / TENSORS)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise SmokeError(f"{folder}: the record cannot be read: {error}") from None
+    return Run(
+        data["events"],
+        data["state"],
+        data["modules"],
+        values,
+        data["ended"],
+        data["steps"],
+        data.get("error"),
+        data["environment"],
+        marked,
+    )
+
+
+class Status(str, Enum):
+    """What became of one layer."""
+
+    OK = "ok"
+    POINTED = "pointed out"
+    DIFFERS = "differs"
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the table: a layer, the losses, the gradients or the final state."""
+
+    name: str
+    kind: str
+    calls: int = 0
+    metrics: Metrics = field(default_factory=Metrics)
+    status: Status = Status.OK
+    reasons: list[str] = field(default_factory=list)
+
+    def add(self, metrics: Metrics, failures: list[str], pointed: list[str]) -> None:
+        self.calls += 1
+        self.metrics = self.metrics.worst(metrics)
+        kinds = {_kind(reason) for reason in self.reasons}
+        for reason in (*failures, *pointed):
+            if len(self.reasons) < 4 and _kind(reason) not in kinds:
+                self.reasons.append(reason)
+                kinds.add(_kind(reason))
+        if failures:
+            self.status = Status.DIFFERS
+        elif pointed and self.status is Status.OK:
+            self.status = Status.POINTED
+
+
+def _kind(reason: str) -> str:
+    """What a reason says, without its figures: each is told once, as it was first seen."""
+    return re.sub(r"[\d.]+(e[+-]?\d+)?", "", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """Where two runs part."""
+
+    layer: str
+    """The layer whose code is to blame; empty for the script itself."""
+    seen: str
+    """The event that showed it."""
+    text: str
+    step: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Comparison:
+    """All that is known about how two runs differ."""
+
+    rows: list[Row] = field(default_factory=list)
+    losses: list[tuple[float | None, float | None]] = field(default_factory=list)
+    first: First | None = None
+    early: First | None = None
+    """The first event that was pointed out, when it comes before ``first``."""
+    problems: list[str] = field(default_factory=list)
+    """What is wrong with the run as a whole."""
+    total: Metrics = field(default_factory=Metrics)
+
+    @property
+    def matches(self) -> bool:
+        return not self.problems and all(row.status is not Status.DIFFERS for row in self.rows)

@@ -1,0 +1,109 @@
+"""A temporary copy of the project in which the script and its modules are rewritten.
+
+Folders that hold a rewritten file are made anew; all else in them is a link to the original, so
+that data beside the script is found. Nothing is written to the user's folders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuda2npu.model import Finding, FixLevel, Options
+from cuda2npu.project import Mode, convert_bytes
+from cuda2npu.smoke.spec import SmokeError
+
+
+@dataclass(slots=True)
+class Overlay:
+    """The rewritten project beside the original."""
+
+    root: Path
+    copy: Path
+    files: dict[Path, Path] = field(default_factory=dict)
+    """Original files by their copies."""
+    findings: list[Finding] = field(default_factory=list)
+    """Everything that was found, with the places in the original files."""
+    errors: list[str] = field(default_factory=list)
+
+    def original(self, path: str) -> Path | None:
+        """The file of the user's that a path in the copy stands for."""
+        known = self.files.get(Path(path))
+        if known is not None:
+            return known
+        place = Path(path)
+        return self.root / place.relative_to(self.copy) if place.is_relative_to(self.copy) else None
+
+    @property
+    def applied(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.applied]
+
+    def numerics(self) -> list[Finding]:
+        return [f for f in self.applied if f.fix is FixLevel.NUMERICS]
+
+
+def rewritten(
+    paths: list[Path], root: Path, copy: Path, options: Options, given: Path | None = None
+) -> Overlay:
+    """Rewrite ``paths``, all below ``root`` and the script first, into ``copy``.
+
+    ``given`` is what the user rewrote: a file that takes the place of the script, or a folder
+    whose files take the places of those of the project.
+    """
+    overlay = Overlay(root, copy)
+    for path in paths:
+        target = _target(path, root, copy, overlay)
+        stand_in = _stand_in(path, paths[0], root, given)
+        if stand_in is None:
+            target.write_bytes(_rewrite(path, options, overlay))
+        else:
+            target.write_bytes(_read(stand_in))
+    _link_rest(overlay)
+    return overlay
+
+
+def _stand_in(path: Path, script: Path, root: Path, given: Path | None) -> Path | None:
+    if given is None:
+        return None
+    if given.is_file():
+        return given if path == script else None
+    places = [given / path.relative_to(root)]
+    if path.is_relative_to(script.parent):
+        places.append(given / path.relative_to(script.parent))
+    found = next((place for place in places if place.is_file()), None)
+    if found is None and path == script:
+        raise SmokeError(f"{given} holds no {script.name}")
+    return found
+
+
+def _rewrite(path: Path, options: Options, overlay: Overlay) -> bytes:
+    data = _read(path)
+    outcome = convert_bytes(str(path), data, options, Mode.DIFF)
+    if outcome.error:
+        overlay.errors.append(f"{path}: {outcome.error}")
+    overlay.findings += outcome.findings
+    return outcome.after if outcome.changed else data
+
+
+def _target(path: Path, root: Path, copy: Path, overlay: Overlay) -> Path:
+    target = copy / path.relative_to(root)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    overlay.files[target] = path
+    return target
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SmokeError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _link_rest(overlay: Overlay) -> None:
+    folders = {copy.parent for copy in overlay.files}
+    folders |= {p for f in set(folders) for p in f.parents if p.is_relative_to(overlay.copy)}
+    for folder in folders:
+        for entry in (overlay.root / folder.relative_to(overlay.copy)).iterdir():
+            place = folder / entry.name
+            if entry.name != "__pycache__" and not place.exists():
+                place.symlink_to(entry)

@@ -1,0 +1,264 @@
+"""Records what a training or inference script computes. Child side."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.modules import module as hooks
+from torch.optim import optimizer as optim
+
+from cuda2npu.smoke.leaves import Keeper, flatten
+from cuda2npu.smoke.naming import Names
+from cuda2npu.smoke.placement import Placement
+from cuda2npu.smoke.spec import PROGRESS, RECORD, TENSORS, Spec
+
+CALLS_WITH_VALUES = 8
+"""Calls of one module whose values are kept; of later ones the figures alone."""
+CALLS = 200
+"""Calls of one module that are recorded at all."""
+INPUT_SAMPLE = 8_192
+
+
+class StepsDone(BaseException):
+    """Ends the script from inside: all steps that were asked for are done."""
+
+
+class Recorder:
+    """Hooks that see every module call, backward pass and optimizer step."""
+
+    def __init__(self, spec: Spec, placement: Placement) -> None:
+        self._spec = spec
+        self._folder = Path(spec.folder)
+        self._placement = placement
+        self._keeper = Keeper()
+        self._names = Names()
+        self._calls: dict[str, int] = {}
+        self._steps: dict[int, int] = {}
+        self._optimizers: list[Any] = []
+        self._events: list[dict[str, Any]] = []
+        self._handles: list[Any] = []
+        self._losses = 0
+        self._busy = self._inside = False
+        self._stopped = False
+        self.extra: dict[str, Any] = {}
+        """What is known about the process, for a record that has to be written from inside."""
+        self._told = 0.0
+
+    def install(self) -> None:
+        self._handles = [
+            hooks.register_module_forward_pre_hook(self._before_call),
+            hooks.register_module_forward_hook(self._after_call),
+            optim.register_optimizer_step_pre_hook(self._before_step),
+            optim.register_optimizer_step_post_hook(self._after_step),
+        ]
+        self._see_losses()
+        self._see_optimizers()
+
+    def _before_call(self, module: Any, inputs: Any) -> None:
+        if not self._busy:
+            self._names.of(module)
+
+    def _after_call(self, module: Any, inputs: Any, output: Any) -> None:
+        """Each call with the tensors that went in and out; nothing is seen of our own work."""
+        if self._busy or self._stopped or _traced():
+            return
+        name = self._names.of(module)
+        call = self._calls[name] = self._calls.get(name, 0) + 1
+        if call > CALLS:
+            return
+        self._busy = True
+        try:
+            with torch.no_grad(), self._placement.paused():
+                event = {"kind": "call", "name": name, "call": call}
+                event["out"] = self._leaves(output, call)
+                event["in"] = self._leaves(inputs, call, INPUT_SAMPLE)
+                placed = self._placement.of_module(module)
+                if placed is not None:
+                    event["placed"] = placed
+                self._events.append(event)
+        finally:
+            self._busy = False
+        self._progress()
+
+    def _leaves(self, value: object, call: int, sample: int = 0) -> list[dict[str, Any]]:
+        keep = call <= CALLS_WITH_VALUES
+        found = []
+        for path, tensor in flatten(value):
+            options = {"sample": sample} if sample else {}
+            found.append({"path": path, **self._keeper.entry(tensor, keep, **options)})
+        return found
+
+    def _see_losses(self) -> None:
+        tensors: Any = torch.Tensor
+        scalers: Any = torch.amp.GradScaler
+        backward = tensors.backward
+
+        def seen_backward(tensor: Any, *arguments: Any, **options: Any) -> Any:
+            if self._inside:  # torch functions come twice: once more behind each mode
+                return backward(tensor, *arguments, **options)
+            self._loss(getattr(tensor, "_cuda2npu_unscaled", tensor))
+            self._inside = True
+            try:
+                return backward(tensor, *arguments, **options)
+            finally:
+                self._inside = False
+
+        def new_scaler(kind: Any, *_: Any, **__: Any) -> Any:
+            if "_cuda2npu_seen" not in kind.__dict__:
+                kind._cuda2npu_seen = True
+                kind.scale = _remembering(kind.scale)
+            return object.__new__(kind)
+
+        tensors.backward = seen_backward
+        scalers.__new__ = new_scaler
+
+    def _loss(self, tensor: Any) -> None:
+        if self._busy or self._stopped:
+            return
+        self._busy = True
+        try:
+            with torch.no_grad(), self._placement.paused():
+                self._losses += 1
+                event: dict[str, Any] = {"kind": "loss", "name": "loss", "call": self._losses}
+                event["out"] = [{"path": "", **self._keeper.entry(tensor)}]
+                event["value"] = float(tensor.detach().float().sum().cpu())
+                self._events.append(event)
+        finally:
+            self._busy = False
+
+    def _see_optimizers(self) -> None:
+        """The optimizers of a script, so that a run ends when each has done its steps."""
+        optimizers: Any = torch.optim.Optimizer
+        init = optimizers.__init__
+        known = self._optimizers
+
+        def seen_init(optimizer: Any, *arguments: Any, **options: Any) -> None:
+            init(optimizer, *arguments, **options)
+            if not any(optimizer is other for other in known):
+                known.append(optimizer)
+
+        optimizers.__init__ = seen_init
+
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        if self._spec.steps and self._steps.get(id(optimizer), 0) >= self._spec.steps:
+            self._stop()
+
+    def _stop(self) -> None:
+        """End the script; where it catches everything and goes on, the whole process."""
+        if self._stopped:
+            self.finish({**self.extra, "ended": "steps"})
+            os._exit(0)
+        self._stopped = True
+        raise StepsDone
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._stopped:
+            self._stop()
+        step = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
+        self._busy = True
+        try:
+            with torch.no_grad(), self._placement.paused():
+                name = self._optimizer_name(optimizer)
+                event: dict[str, Any] = {"kind": "step", "name": name, "call": step}
+                event["norms"] = self._norms(optimizer)
+                event["losses"] = self._losses
+                self._events.append(event)
+        finally:
+            self._busy = False
+        self._progress(force=True)
+        if self._spec.steps and self._all_done():
+            self._stop()
+
+    def _all_done(self) -> bool:
+        return all(self._steps.get(id(o), 0) >= self._spec.steps for o in self._optimizers)
+
+    def _optimizer_name(self, optimizer: Any) -> str:
+        """The class, and a number when a script has several of it."""
+        kind = type(optimizer).__name__
+        alike = [o for o in self._optimizers if type(o).__name__ == kind]
+        place = next((i for i, o in enumerate(alike) if o is optimizer), 0)
+        return kind if place == 0 else f"{kind}#{place + 1}"
+
+    def _norms(self, optimizer: Any) -> dict[str, dict[str, Any]]:
+        names = self._names.parameters()
+        found: dict[str, dict[str, Any]] = {}
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        for index, parameter in enumerate(parameters):
+            gradient = parameter.grad
+            found[names.get(id(parameter), f"parameter {index}")] = {
+                "parameter": _norm(parameter),
+                "gradient": None if gradient is None else _norm(gradient),
+                "device": parameter.device.type,
+                "placed": self._placement.of_tensor(parameter),
+            }
+        return found
+
+    def _progress(self, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now - self._told > 0.5:
+            self._told = now
+            steps = max(self._steps.values(), default=0)
+            text = json.dumps({"steps": steps, "calls": len(self._events), "losses": self._losses})
+            (self._folder / PROGRESS).write_text(text, encoding="utf-8")
+
+    def finish(self, extra: dict[str, Any]) -> None:
+        """Take the hooks away, add the final state, and write everything to the folder."""
+        from safetensors.numpy import save_file
+
+        self._busy = True
+        for handle in self._handles:
+            handle.remove()
+        with torch.no_grad(), self._placement.paused():
+            state = self._state()
+        record = {
+            "events": self._events,
+            "state": state,
+            "modules": self._names.places(),
+            "steps": max(self._steps.values(), default=0),
+            **extra,
+        }
+        self._names.close()
+        save_file(self._keeper.values, str(self._folder / TENSORS))
+        temporary = self._folder / (RECORD + ".tmp")
+        temporary.write_text(json.dumps(record), encoding="utf-8")
+        temporary.replace(self._folder / RECORD)
+
+    def _state(self) -> list[dict[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        for root, module in self._names.roots():
+            for name, tensor in module.state_dict(keep_vars=True).items():
+                if isinstance(tensor, torch.Tensor) and id(tensor) not in found:
+                    placed = self._placement.of_tensor(tensor)
+                    entry = self._keeper.entry(tensor)
+                    path = f"{root}.{name}".replace("._orig_mod", "")
+                    found[id(tensor)] = {"path": path, "placed": placed, **entry}
+        return list(found.values())
+
+
+def _remembering(scale: Any) -> Any:
+    """A scaled loss knows the loss: the scale itself may differ from device to device."""
+
+    def seen_scale(scaler: Any, outputs: Any) -> Any:
+        scaled = scale(scaler, outputs)
+        if isinstance(scaled, torch.Tensor) and scaled is not outputs:
+            scaled._cuda2npu_unscaled = outputs.detach()  # type: ignore[attr-defined]
+        return scaled
+
+    return seen_scale
+
+
+def _norm(tensor: Any) -> float:
+    host = tensor.detach()
+    if host.layout is not torch.strided:
+        host = host.to_dense()
+    return float(torch.linalg.vector_norm(host.float()).cpu())
+
+
+def _traced() -> bool:
+    jit: Any = torch.jit
+    return bool(jit.is_tracing() or torch.compiler.is_compiling())

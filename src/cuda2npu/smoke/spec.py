@@ -1,0 +1,60 @@
+"""What the parent asks of a child process, and where the child leaves its answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+RECORD = "record.json"
+TENSORS = "tensors.safetensors"
+PROGRESS = "progress"
+SIMULATOR_NOTES = "simulator.json"
+
+REFERENCE = "reference"
+NPU = "npu"
+
+
+class SmokeError(Exception):
+    """Something that keeps a smoke run from being done. The text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One run of one script in a process of its own."""
+
+    script: str
+    """The file that runs as ``__main__``."""
+    arguments: tuple[str, ...]
+    folder: str
+    """Where the child leaves its record; nothing else of ours is written."""
+    device: str
+    """``cpu``, ``cuda`` or ``npu``: where the tensors of the script are meant to be."""
+    cuda_on_cpu: bool = False
+    """Whether CUDA calls are led to the CPU."""
+    steps: int = 0
+    """Optimizer steps after which the run ends; 0 is when the script ends."""
+    seed: int = 0
+    dropout: bool = True
+    mapped: tuple[tuple[str, str], ...] = field(default=())
+    """Folders of the project and the copies that stand in for them on ``sys.path``."""
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @staticmethod
+    def read(path: Path) -> Spec:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["arguments"] = tuple(data["arguments"])
+        data["mapped"] = tuple((old, new) for old, new in data["mapped"])
+        return Spec(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """From when on two tensors count as different."""
+
+    cosine: float = 0.99
+    max_abs: float = 0.01
+    mean_abs: float = 1e-4
+    """A layer over this is pointed out, but does not fail."""

@@ -1,0 +1,88 @@
+"""Lines of two versions of a file, classes in a file, and the causes of failures. No torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuda2npu.smoke.causes import cause_of
+from cuda2npu.smoke.lines import class_lines, original_line, pair
+
+OLD = ["import torch", "", "a = x.cuda()", "b = 1", "c = y.cuda()", "d = 2"]
+NEW = ["import torch", "import torch_npu", "", "a = x.npu()", "b = 1", "c = y.npu()", "d = 2"]
+
+
+@pytest.mark.parametrize(
+    ("new", "old"), [(1, 1), (2, 0), (3, 2), (4, 3), (5, 4), (6, 5), (7, 6), (8, 0)]
+)
+def test_lines(new: int, old: int) -> None:
+    assert original_line(OLD, NEW, new) == old
+
+
+def test_an_import_directly_above_a_changed_line() -> None:
+    old = ["import torch", "from torch.cuda.amp import autocast", "x"]
+    new = ["import torch", "import torch_npu", "from torch_npu.npu.amp import autocast", "x"]
+    assert [original_line(old, new, line) for line in (1, 2, 3, 4)] == [1, 0, 2, 3]
+
+
+def test_pair(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text("\n".join(OLD))
+    (tmp_path / "new.py").write_text("\n".join(NEW))
+    found = pair(tmp_path / "old.py", tmp_path / "new.py", 4)
+    assert (found.line, found.original) == (3, "a = x.cuda()")
+    assert (found.rewritten_line, found.rewritten) == (4, "a = x.npu()")
+
+
+def test_classes(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(
+        "class A:\n    class B:\n        x = 1\n\ndef make():\n    class C:\n        y = 1\n"
+    )
+    assert class_lines(file, "A") == (1, 3)
+    assert class_lines(file, "A.B") == (2, 3)
+    assert class_lines(file, "make.<locals>.C") == (6, 7)
+    assert class_lines(file, "Missing") is None
+    assert class_lines(tmp_path / "none.py", "A") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "name"),
+    [
+        ("AttributeError", "module 'torch' has no attribute 'npu'", "missing import"),
+        ("RuntimeError", "Expected one of cpu, cuda device type at start of device string: npu",
+         "missing import"),
+        ("RuntimeError", "Expected all tensors to be on the same device, but found at least two "
+         "devices, npu:0 and cpu!", "device mismatch"),
+        ("RuntimeError", "Expected all tensors to be on the same device, but got index is on cpu, "
+         "different from other tensors on npu:0", "device mismatch"),
+        ("TypeError", "can't convert npu:0 device type tensor to numpy. Use Tensor.cpu()",
+         "tensor on the NPU given to numpy"),
+        ("NotImplementedError", "Could not run 'aten::_foo' with arguments from the 'PrivateUse1' "
+         "backend", "missing operator"),
+        ("RuntimeError", "Distributed package doesn't have HCCL built in", "HCCL not up"),
+        ("ValueError", "Error initializing torch.distributed using env:// rendezvous: environment "
+         "variable RANK expected, but not set", "no launcher"),
+        ("KeyError", "'LOCAL_RANK'", "no launcher"),
+        ("RuntimeError", "NPU out of memory. Tried to allocate 2.00 GiB", "out of memory"),
+        ("AssertionError", "Torch not compiled with CUDA enabled", "CUDA call left"),
+        ("ModuleNotFoundError", "No module named 'flash_attn'", "missing module"),
+        ("AttributeError", "module 'torch_npu' has no attribute 'nonsense'",
+         "name that does not exist"),
+    ],
+)  # fmt: skip
+def test_causes(kind: str, message: str, name: str) -> None:
+    cause = cause_of(kind, message)
+    assert cause is not None
+    assert cause.name == name
+    assert cause.cure
+
+
+def test_other_errors_have_no_known_cause() -> None:
+    assert cause_of("ValueError", "the batch size must be positive") is None
+
+
+def test_signals() -> None:
+    cause = cause_of("", "", -11)
+    assert cause is not None
+    assert cause.name == "crash"
