@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuda2npu.config import Config, Settings, configure
-from cuda2npu.exclude import UsageError
+from cuda2npu.model import UsageError
 from cuda2npu.report import Output
 
 if TYPE_CHECKING:
