@@ -177,18 +177,33 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
         ),
         rewrite("b, on = x.shape[0], q.is_cuda", "b, on = x.shape[0], q.is_npu"),
         leave("self.is_cuda = device.type == 'cpu'\nif self.is_cuda: pass"),
+        leave("if src.is_cuda(): pass"),
         leave("if x.is_cuda:\n    y = ext_cuda.forward(x)"),
     ),
 )
 def is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
     if not _is_tensor_property(node, site) or guards_kernel(site, is_negated(node, site)):
         return None
-    return None if is_scripted(site) else Fix({node.attr: cst.Name("is_npu")})
+    if is_scripted(site):
+        return None
+    edits = {node.attr: cst.Name("is_npu")}
+    name = site.name(node.value)
+    if name is None or "." not in name or name == "torch.Tensor":
+        return Fix(edits)
+    return Fix(
+        edits,
+        "is_cuda is asked of something imported, which may be no tensor: if it is one, write "
+        "is_npu, or run with --unsafe",
+        level=FixLevel.UNSAFE,
+    )
 
 
 def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
-    if node.attr.value != "is_cuda" or isinstance(site.parent(node), cst.AssignTarget):
+    parent = site.parent(node)
+    if node.attr.value != "is_cuda" or isinstance(parent, cst.AssignTarget):
         return False
+    if isinstance(parent, cst.Call) and parent.func is node:
+        return False  # a tensor's is_cuda is no method
     if is_foreign(site, node.value):
         return False
     own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
