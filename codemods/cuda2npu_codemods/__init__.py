@@ -59,6 +59,7 @@ PACK = Pack(
         "set_autocast_enabled",
         "autocast_gpu_dtype",
         "CUBLAS_WORKSPACE_CONFIG",
+        "ASCEND_RT_VISIBLE_DEVICES",
         *ALIAS_WORDS,
         *WORDS,
     ),
