@@ -77,6 +77,7 @@ PACK = Pack(
         "cuda2npu_codemods.interpolate",
         "cuda2npu_codemods.keywords",
         "cuda2npu_codemods.float64",
+        "cuda2npu_codemods.exact",
         "cuda2npu_codemods.precision_flags",
         "cuda2npu_codemods.profiling",
         "cuda2npu_codemods.extensions",

@@ -168,7 +168,8 @@ _PORT = "write the operation with torch functions, move it to the CPU, or port t
             "import torch\ntry:\n    import instance_norm_nvfuser_cuda\nexcept ImportError: pass"
         ),
         leave(
-            "import torch\nimport cupy\nimport pycuda\nimport numba\nimport tensorrt\nimport onnxruntime"
+            "import torch\nimport cupy\nimport pycuda\nimport numba\n"
+            "import tensorrt\nimport onnxruntime"
         ),
         leave("import gs"),
         leave("from .dgl import graph"),
