@@ -319,7 +319,13 @@ def tensor_type_string(node: cst.SimpleString, site: Site) -> Fix | None:
     quiet=True,
     examples=(
         report('if x.device.type == "cuda":\n    y = bias_act_cuda.forward(x)'),
+        report("import lib\non = lib.has_cucim and x.device.type == 'cuda'"),
+        report(
+            "no_cuda = any(t.device.type != 'cuda' for t in ts)\n"
+            "if no_cuda or slow:\n    y = ref(x)\nelse:\n    y = rwkv_cuda.run(x)"
+        ),
         leave('if x.device.type == "cuda":\n    x = x.half()'),
+        leave("import lib\non = lib.is_compiling() and x.device.type == 'cuda'"),
     ),
 )
 def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:

@@ -240,7 +240,25 @@ def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
         report(
             "def f(x):\n    if not x.is_cuda:\n        return ref(x)\n    return ext_cuda.run(x)"
         ),
+        report("import ext\ndef f(x):\n    on = ext is not None and x.is_cuda\n    return on"),
+        report(
+            "import rnnt\ndef f(x):\n    on = x.is_cuda\n"
+            "    return (rnnt.loss_gpu if on else rnnt.loss_cpu)(x)"
+        ),
+        report("from lib import HAS_TRITON\ndef f(x): return HAS_TRITON and x.is_cuda"),
+        report("import lib\nif not lib.typing.WITH_SCATTER or not x.is_cuda: y = ref(x)"),
+        report("import torch, cupy as cp\nif x.is_cuda: y = cp.asarray(x)"),
+        report("cp, has_cp = optional_import('cupy')\ny = cp.asarray(x) if x.is_cuda else x"),
+        report(
+            "import torch, lib\nclass F(torch.autograd.Function):\n"
+            "    def forward(ctx, x): return lib.run_cuda(x)\nrun = F.apply\n"
+            "def f(x):\n    if not x.is_cuda: raise ValueError\n    return run(x)"
+        ),
         leave("if x.is_cuda:\n    y = x.half()"),
+        leave("def f(x, mask):\n    if mask is not None and mask.is_cuda: x = x.cuda()"),
+        leave("import lib\nif lib.has_native_amp and x.is_cuda: x = x.half()"),
+        leave("on = x.is_cuda\nif on: w = w.cuda()"),
+        leave("on = x.is_cuda\nif on: used_cuda = memory()"),
     ),
 )
 def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
@@ -260,6 +278,22 @@ def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
     "that the portable branch runs on the NPU; check that there is one, or port the kernel",
     examples=(
         report("if torch.cuda.is_available():\n    import ext_cuda"),
+        report("if torch.cuda.is_available():\n    sources += glob('*.cu')"),
+        report("if torch.cuda.is_available():\n    mods.append(CUDAExtension('ext', sources))"),
+        report("import torch, cupy, numpy\nxp = cupy if torch.cuda.is_available() else numpy"),
+        report(
+            "from lib import is_flash_attn_available\n"
+            "on = is_flash_attn_available() and torch.cuda.is_available()"
+        ),
+        report(
+            "import pynvml\ndef f():\n    on = torch.cuda.is_available()\n"
+            "    if not on: return\n    pynvml.nvmlInit()"
+        ),
+        leave("on = torch.cuda.is_available()\nif on: model.cuda()"),
+        leave("import pynvml\nif torch.cuda.is_available():\n    pynvml.nvmlInit()\n    m.cuda()"),
+        leave(
+            "from lib import is_torch_available\nis_torch_available() and torch.cuda.is_available()"
+        ),
         leave("if torch.cuda.is_available():\n    import numpy"),
     ),
 )
