@@ -97,6 +97,12 @@ def test_a_dictionary_beside_ray_collectives_is_not_decided() -> None:
     assert (finding.code, finding.fix.value, finding.applied) == ("NPU301", "unsafe", False)
 
 
+def test_a_dictionary_that_is_no_environment_is_not_decided() -> None:
+    source = "import torch\nconf = {'CUDA_VISIBLE_DEVICES': '0'}\n"
+    (finding,) = rewrite_source(source, Options()).findings
+    assert (finding.code, finding.fix.value, finding.applied) == ("NPU320", "unsafe", False)
+
+
 def test_an_environment_edit_needs_no_import() -> None:
     source = 'import os\nimport torch\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
     assert "torch_npu" not in rewrite_source(source, Options()).text

@@ -9,7 +9,7 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.default_types import sets_default_type
-from cuda2npu_codemods.expressions import is_device, string, terminal, with_value
+from cuda2npu_codemods.expressions import is_device, string, strings, terminal, with_value
 from cuda2npu_codemods.guards import guards_kernel
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
@@ -123,6 +123,10 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
         leave('print("cuda")'),
         leave('state["cuda"] = 1'),
         leave('ok = d.type in ("cuda", "npu", "mps")'),
+        rewrite(
+            'if device not in ["cuda", "xpu"]: raise ValueError\nfree_cuda = measure()',
+            'if device not in ["cuda", "npu", "xpu"]: raise ValueError\nfree_cuda = measure()',
+        ),
     ),
 )
 def device_string(node: cst.SimpleString, site: Site) -> Fix | None:
@@ -177,7 +181,15 @@ def _siblings(element: cst.Element, site: Site) -> set[str]:
 
 def _guards_kernel(node: cst.CSTNode, site: Site) -> bool:
     comparison = comparison_of(node, site)
-    return comparison is not None and guards_kernel(site, is_negated(comparison, site))
+    return comparison is not None and _test_guards_kernel(comparison, site)
+
+
+def _test_guards_kernel(comparison: cst.Comparison, site: Site) -> bool:
+    """What runs on other accelerators too, ``in ("cuda", "xpu")``, is no kernel for CUDA."""
+    sides = [comparison.left, *(target.comparator for target in comparison.comparisons)]
+    if any(OTHER_ACCELERATORS & set(strings(side)) for side in sides):
+        return False
+    return guards_kernel(site, is_negated(comparison, site))
 
 
 def comparison_of(node: cst.CSTNode, site: Site) -> cst.Comparison | None:
@@ -307,7 +319,13 @@ def tensor_type_string(node: cst.SimpleString, site: Site) -> Fix | None:
     quiet=True,
     examples=(
         report('if x.device.type == "cuda":\n    y = bias_act_cuda.forward(x)'),
+        report("import lib\non = lib.has_cucim and x.device.type == 'cuda'"),
+        report(
+            "no_cuda = any(t.device.type != 'cuda' for t in ts)\n"
+            "if no_cuda or slow:\n    y = ref(x)\nelse:\n    y = rwkv_cuda.run(x)"
+        ),
         leave('if x.device.type == "cuda":\n    x = x.half()'),
+        leave("import lib\non = lib.is_compiling() and x.device.type == 'cuda'"),
     ),
 )
 def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
@@ -315,7 +333,7 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
     literals = [s for s in sides if re.search(r"['\"]cuda['\"]", site.code(s))]
     if not literals or not any(is_device(site, side) for side in sides):
         return None
-    return Report() if guards_kernel(site, is_negated(node, site)) else None
+    return Report() if _test_guards_kernel(node, site) else None
 
 
 @rule(

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import Site
+from cuda2npu_codemods.exact import keeps_double, only_on_cpu
 from cuda2npu_codemods.expressions import string, terminal
-from cuda2npu_codemods.numerics import is_array_call, stays_on_cpu
+from cuda2npu_codemods.numerics import is_array_call
 
 SET_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 _QUESTIONS = frozenset(
@@ -62,7 +63,9 @@ def casts(node: cst.BaseExpression, site: Site) -> bool:
         call = site.parent(parent)
         return isinstance(call, cst.Call) and _argument_casts(parent, call, site)
     if isinstance(parent, cst.Param):
-        return child is parent.default and _names_dtype(parent.name.value)
+        name = parent.name.value
+        given = child is parent.default and _names_dtype(name)
+        return given and not only_on_cpu(site.statement, name)
     if isinstance(parent, cst.DictElement):
         return child is parent.value and _names_dtype(string(parent.key) or "")
     if isinstance(parent, cst.Return):
@@ -80,12 +83,12 @@ def _argument_casts(arg: cst.Arg, call: cst.Call, site: Site) -> bool:
     if callee in _QUESTIONS or is_array_call(site, call):
         return False
     if arg.keyword is not None:
-        return _names_dtype(arg.keyword.value) and not stays_on_cpu(site, call)
+        return _names_dtype(arg.keyword.value) and not keeps_double(site, call)
     position = call.args.index(arg)
     if site.name(call.func) in SET_DEFAULT:
         return position == 0
     if callee in ("to", "type") and isinstance(call.func, cst.Attribute):
-        return not stays_on_cpu(site, call)
+        return not keeps_double(site, call)
     return any(
         position < len(names) and _names_dtype(names[position])
         for names in _parameters(callee or "", site)

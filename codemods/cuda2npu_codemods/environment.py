@@ -19,6 +19,7 @@ from cuda2npu_codemods.expressions import string, with_value
 from cuda2npu_codemods.variables import (
     ALLOCATOR,
     COUNTERPARTS,
+    NPU_VISIBLE,
     VISIBLE,
     WORDS,
     variable,
@@ -98,6 +99,14 @@ def _why(old: str, new: str) -> str:
             'NAME = "CUDA_VISIBLE_DEVICES"\nids = os.getenv(NAME)',
             'NAME = "ASCEND_RT_VISIBLE_DEVICES"\nids = os.getenv(NAME)',
         ),
+        rewrite(
+            'conf = {"CUDA_VISIBLE_DEVICES": "0"}\nos.environ.update(conf)',
+            'conf = {"ASCEND_RT_VISIBLE_DEVICES": "0"}\nos.environ.update(conf)',
+        ),
+        rewrite(
+            'worker_env = {"CUDA_VISIBLE_DEVICES": "0"}',
+            'worker_env = {"ASCEND_RT_VISIBLE_DEVICES": "0"}',
+        ),
         leave('p.add_argument("--CUDA_VISIBLE_DEVICES")'),
         leave('print("CUDA_VISIBLE_DEVICES")'),
         leave('VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "npu": "ASCEND_RT_VISIBLE_DEVICES"}'),
@@ -158,7 +167,7 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
     "NPU323",
     "visible-devices-value",
     on=(cst.SimpleString, cst.Arg),
-    words=(VISIBLE, ALLOCATOR),
+    words=(VISIBLE, NPU_VISIBLE, ALLOCATOR),
     fix=FixLevel.NONE,
     why="the NPU's variable takes other values than CUDA's",
     quiet=True,
@@ -166,6 +175,9 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
         report('os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'),
         report('os.environ["CUDA_VISIBLE_DEVICES"] = "" if args.cpu else args.gpus'),
         report('os.environ.setdefault("CUDA_VISIBLE_DEVICES", "1,0")'),
+        report('os.environ["ASCEND_RT_VISIBLE_DEVICES"] = "-1"'),
+        report('import os\nenv = dict(os.environ, ASCEND_RT_VISIBLE_DEVICES="")'),
+        leave('os.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0,1"'),
         report('env = dict(os.environ, CUDA_VISIBLE_DEVICES="0, 1")'),
         report('run(cmd, env={**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-8f1c"})'),
         report('os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"'),
@@ -176,13 +188,13 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
 )
 def visible_devices_value(node: cst.SimpleString | cst.Arg, site: Site) -> Report | None:
     name = string(node) if isinstance(node, cst.SimpleString) else variable_keyword(site, node)
-    if name not in (VISIBLE, ALLOCATOR):
+    if name not in (VISIBLE, NPU_VISIBLE, ALLOCATOR):
         return None
     if isinstance(node, cst.SimpleString) and not is_variable(site, node, None):
         return None
     for literal in _literals(value_of(site, node)):
         value = string(literal) or ""
-        problem = _visible_problem(value) if name == VISIBLE else _allocator_problem(value)
+        problem = _allocator_problem(value) if name == ALLOCATOR else _visible_problem(value)
         if problem:
             return Report(problem, at=literal)
     return None
@@ -237,6 +249,7 @@ def _allocator_problem(value: str) -> str | None:
     examples=(
         report('os.environ["NCCL_DEBUG"] = "INFO"'),
         report('os.environ.setdefault("NCCL_IB_DISABLE", "1")'),
+        report('os.environ["NCCL_DEBUG"] = os.environ.get("NCCL_DEBUG", "WARN")'),
         report('if "TORCH_CUDA_ARCH_LIST" not in os.environ: pass'),
         report('os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"'),
         report("env = dict(os.environ, NCCL_P2P_DISABLE='1')"),
@@ -258,6 +271,24 @@ def environment_variable_without_counterpart(
     advice = variable_advice(name)
     if advice is None or (isinstance(node, cst.SimpleString) and not is_variable(site, node, None)):
         return None
-    if removes(site, node):
+    if removes(site, node) or _is_repeated(node, name, site):
         return None
     return Report(f"nothing on the NPU reads {name}: {advice}")
+
+
+def _is_repeated(node: cst.CSTNode, name: str, site: Site) -> bool:
+    """Whether the statement names the variable before: ``e[NAME] = e.get(NAME, …)``."""
+    top = list(site.ancestors(node))[-1:]
+    for literal in (found for root in top for found in _named(root, name)):
+        if literal is node:
+            return False
+        if is_variable(site, literal, None):
+            return True
+    return False
+
+
+def _named(node: cst.CSTNode, name: str) -> Iterator[cst.SimpleString]:
+    if isinstance(node, cst.SimpleString) and string(node) == name:
+        yield node
+    for child in node.children:
+        yield from _named(child, name)

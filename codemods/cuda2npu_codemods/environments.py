@@ -114,8 +114,6 @@ def _in_dict(
         for e in table.elements
     ):
         return True
-    if all(map(_VARIABLE_NAME.fullmatch, keys)):
-        return True
     return _becomes_environment(site, table)
 
 
@@ -130,7 +128,9 @@ def _becomes_environment(site: Site, node: cst.CSTNode) -> bool:
             if isinstance(parent, cst.AnnAssign)
             else [t.target for t in parent.targets]
         )
-        return any(is_environment(site, target) for target in targets)
+        return any(is_environment(site, target) or _is_spread(site, target) for target in targets)
+    if isinstance(parent, cst.BinaryOperation):
+        return any(is_environment(site, side) for side in (parent.left, parent.right))
     if not isinstance(parent, cst.Arg):
         return False
     if parent.keyword is not None:
@@ -141,6 +141,16 @@ def _becomes_environment(site: Site, node: cst.CSTNode) -> bool:
     if isinstance(call.func, cst.Attribute) and is_environment(site, call.func.value):
         return True
     return any(is_environment(site, arg.value) for arg in call.args if arg is not parent)
+
+
+def _is_spread(site: Site, target: cst.BaseExpression) -> bool:
+    """``conf = {…}`` and then ``env=conf``, ``os.environ.update(conf)`` or ``**conf`` beside it."""
+    name = target.value if isinstance(target, cst.Name) else ""
+    pattern = (
+        rf"environ\.update\((\*\*)?{name}\b|\benv\s*=\s*{name}\b"
+        rf"|environ\b[^\n]*\*\*{name}\b|\*\*{name}\b[^\n]*environ\b"
+    )
+    return bool(name) and re.search(pattern, site.file.text) is not None
 
 
 def is_chosen_by_device(site: Site, new: str) -> bool:

@@ -20,8 +20,9 @@ from cuda2npu_codemods.dtypes import (
     outward,
     targets,
 )
+from cuda2npu_codemods.exact import keeps_double
 from cuda2npu_codemods.expressions import string, terminal, with_value
-from cuda2npu_codemods.numerics import FLOAT64, is_array_call, on_cpu, stays_on_cpu
+from cuda2npu_codemods.numerics import FLOAT64, is_array_call, on_cpu
 
 _DTYPES = {"torch.float64": "float32", "torch.double": "float"}
 _TENSORS = re.compile(r"(torch|torch\.cuda|torch\.npu|torch_npu\.npu)\.(sparse\.)?DoubleTensor")
@@ -53,6 +54,8 @@ _WORDS = ("float64", "double", "Double")
         leave("import torch\nimport numpy as np\na = np.asarray(x.double())"),
         leave("import torch\nh = x.cpu()\ny = h.double()"),
         leave("import torch\nx = torch.ones(3, device='cpu').double()"),
+        leave("import torch\nrow = torch.sqrt(-8 * idx.double() + n).long()"),
+        leave("import torch\ns = WeightedRandomSampler(weights.double(), 8)"),
         leave("import torch\nclass A:\n    def double(self): pass\n    def f(self): A().double()"),
         leave("import torch\nimport numpy as np\ny = np.double(x)"),
         leave("import torch\nfrom torch.autograd import gradcheck\ngradcheck(f, x.double())"),
@@ -69,7 +72,7 @@ def double_call(node: cst.Call, site: Site) -> Fix | None:
     func = node.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "double" or node.args:
         return None
-    if site.file.defines_method("double") or stays_on_cpu(site, node) or _is_array(func, site):
+    if site.file.defines_method("double") or keeps_double(site, node) or _is_array(func, site):
         return None
     return Fix({func.attr: cst.Name("float")}, imports=())
 
@@ -124,6 +127,14 @@ def _is_array(func: cst.Attribute, site: Site) -> bool:
         leave("x = x.cpu().to(torch.float64)"),
         leave("x = x.to('cpu', torch.float64)"),
         leave("bits = x.view(torch.float64)"),
+        leave(
+            "def f(dtype=torch.float64):\n"
+            "    return torch.eye(4, dtype=dtype, device=torch.device('cpu'))"
+        ),
+        rewrite(
+            "def f(x, dtype=torch.float64):\n    return torch.eye(4, dtype=dtype)",
+            "def f(x, dtype=torch.float32):\n    return torch.eye(4, dtype=dtype)",
+        ),
         leave("import numpy as np\nx = np.zeros(3, dtype=np.float64)"),
         leave("x = x.astype('float64')"),
         leave("dtype = torch.float32 if is_npu else torch.float64"),
@@ -168,6 +179,12 @@ def float64_dtype(node: cst.Attribute | cst.Name, site: Site) -> Fix | None:
         leave("ok = isinstance(x, torch.DoubleTensor)"),
         leave("ok = type(x) in (torch.FloatTensor, torch.DoubleTensor)"),
         leave("a = torch.DoubleTensor(xs).numpy()"),
+        leave("w = torch.DoubleTensor(w)\ns = WeightedRandomSampler(w, len(w))"),
+        leave(
+            "class Balanced(Sampler):\n"
+            "    def __init__(self, w): self.weights = torch.DoubleTensor(w)\n"
+            "    def __iter__(self): return iter(torch.multinomial(self.weights, 8, True))"
+        ),
         leave("def f(x: torch.DoubleTensor): pass"),
     ),
 )
@@ -178,7 +195,7 @@ def double_tensor(node: cst.Attribute | cst.Name, site: Site) -> Fix | None:
         return None
     call = site.parent(node)
     if isinstance(call, cst.Call) and call.func is node:
-        makes = not stays_on_cpu(site, call)
+        makes = not keeps_double(site, call)
     else:
         makes = casts(node, site) or bool(targets(outward(node, site)[1]))
     if not makes:
@@ -223,7 +240,7 @@ def _string_casts(node: cst.SimpleString, site: Site) -> bool:
     if site.name(call.func) in SET_DEFAULT:
         return True
     is_method = terminal(call.func) == "type" and isinstance(call.func, cst.Attribute)
-    return is_method and not stays_on_cpu(site, call)
+    return is_method and not keeps_double(site, call)
 
 
 @rule(

@@ -9,20 +9,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from cuda2npu.rule import Site
+from cuda2npu_codemods.kernels import is_library_flag, uses_kernel, uses_package
 
-_KERNEL = re.compile(
-    r"\w*(_cuda_ext|cuda_kernel|cuda_lib|_cuda_c)\w*|\w+_cuda|cuda_(ext|op|ops|impl|module)"
-    r"|\w*(triton|flash_attn|xformers|cupy|pycuda|cudnn_rnn)\w*|_C|_ext|\w+_ext|apex|amp_C"
-    r"|load_inline|CUDAExtension|custom_kernel|fused_\w*kernel"
-    r"|\w+_cuda_(fn|obj|func|op|impl|forward|backward)"
-)
-_MOVES = re.compile(
-    r"(\w+_)?(to|is|use|no|has|move_to|with|on|from|copy_to|test|init|set|get|enable|seed)_cuda"
-)
-"""Helpers and flags that only move tensors or ask."""
+Test = Callable[[ast.expr], bool]
 
 
 def guards_kernel(site: Site, negated: bool = False) -> bool:
@@ -31,17 +23,28 @@ def guards_kernel(site: Site, negated: bool = False) -> bool:
     ``negated`` says that the test is for anything but CUDA, so that the code after the
     statement (when its body leaves) and its ``else`` are what runs on CUDA.
     """
-    statement = site.statement
+    statement, tree = site.statement, site.file.tree
     if isinstance(statement, ast.Assert):
-        return uses_kernel(site.following)
+        return uses_kernel(site.following, tree)
+    if _asks_for_library(statement, tree):
+        return True
     if isinstance(statement, ast.If):
-        if not negated:
-            return _asks_for_kernel(statement.test) or uses_kernel(statement.body)
-        leaves = isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue))
-        return uses_kernel(statement.orelse) or (leaves and uses_kernel(site.following))
+        if not negated and _asks_for_kernel(statement.test):
+            return True
+        return uses_kernel(_selected(statement, site.following, negated), tree)
     if isinstance(statement, (ast.Return, ast.Assign, ast.Expr)) and statement.value is not None:
-        return any(uses_kernel([arm]) for arm in _arms(statement.value, negated))
+        if any(uses_kernel([arm], tree) for arm in _arms(statement.value, negated)):
+            return True
+        return any(uses_kernel(arm, tree) for arm in _flagged(site))
     return False
+
+
+def _selected(statement: ast.If, following: Iterable[ast.stmt], negated: bool) -> list[ast.stmt]:
+    """What runs on CUDA: the body, or behind a negated test all that the body keeps others from."""
+    if not negated:
+        return statement.body
+    leaves = isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue))
+    return [*statement.orelse, *(following if leaves else ())]
 
 
 _KERNEL_FLAG = re.compile(r"(\w+_)?(fused|kernel|triton|flash|custom_op)(_\w+)?")
@@ -69,13 +72,35 @@ def _names_implementation(comparison: ast.Compare) -> bool:
 
 def guards_kernel_import(site: Site) -> bool:
     """``if torch.cuda.is_available(): import ext_cuda``, ``… and has_fused_norm``."""
-    statement = site.statement
+    statement, tree = site.statement, site.file.tree
+    if _asks_for_library(statement, tree):
+        return True
+    if isinstance(statement, (ast.Return, ast.Assign, ast.Expr)) and statement.value is not None:
+        negated = _polarity(statement.value, _is_device_test) is True
+        if any(uses_package([arm], tree) for arm in _arms(statement.value, negated)):
+            return True
+        arms = list(_flagged(site))
+        return any(uses_package(arm, tree) for arm in arms) and not any(map(_moves, arms))
     if not isinstance(statement, ast.If):
         return False
     imports = [node for node in statement.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    assigned = [node.value for node in statement.body if isinstance(node, ast.Assign)]
-    builds = any(getattr(value, "id", None) == "CUDAExtension" for value in assigned)
-    return builds or uses_kernel(imports) or _asks_for_kernel(statement.test)
+    if uses_kernel(imports, tree) or _asks_for_kernel(statement.test):
+        return True
+    arm = _selected(statement, (), _polarity(statement.test, _is_device_test) is True)
+    return uses_package(arm, tree) and not _moves(arm)
+
+
+def _moves(nodes: Iterable[ast.AST]) -> bool:
+    """Whether the code places something on the device, so that it is not about kernels alone."""
+    return any(
+        (isinstance(inner, ast.Call) and getattr(inner.func, "attr", None) in _PLACES)
+        or (isinstance(inner, ast.Constant) and inner.value == "cuda")
+        for node in nodes
+        for inner in ast.walk(node)
+    )
+
+
+_PLACES = ("cuda", "to", "set_device")
 
 
 def _arms(value: ast.AST, negated: bool) -> Iterable[ast.AST]:
@@ -85,20 +110,93 @@ def _arms(value: ast.AST, negated: bool) -> Iterable[ast.AST]:
             yield node.orelse if negated else node.body
 
 
-def uses_kernel(nodes: Iterable[ast.AST]) -> bool:
-    """Whether any of the nodes uses or imports a compiled CUDA kernel, by its name."""
-    return any(_is_kernel(inner) for node in nodes for inner in ast.walk(node))
+def _asks_for_library(statement: ast.AST, tree: ast.Module) -> bool:
+    """``HAS_TRITON and x.is_cuda``, or ``not HAS_TRITON or not x.is_cuda``, wherever it stands."""
+    parts: list[ast.AST | None] = [getattr(statement, "test", None)]
+    if isinstance(statement, (ast.Return, ast.Assign, ast.AnnAssign, ast.Expr)):
+        parts = [statement.value]
+    parts.extend(getattr(statement, "decorator_list", ()))
+    inner = [node for part in parts if part is not None for node in ast.walk(part)]
+    return any(
+        isinstance(node, ast.BoolOp) and _joins(node, _is_device_test, tree) for node in inner
+    )
 
 
-def _is_kernel(node: ast.AST) -> bool:
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        module = getattr(node, "module", None) or ""
-        names = [alias.name for alias in node.names] + [module]
-        return any(_named(part) for name in names for part in name.split("."))
+def _joins(node: ast.BoolOp, is_test: Test, tree: ast.Module) -> bool:
+    """Whether a conjunction (or the negation of one) has a library's flag and a device test."""
+    either = isinstance(node.op, ast.Or)
+    tests = [_polarity(side, is_test) for side in node.values]
+    flags = [_polarity(side, lambda part: is_library_flag(part, tree)) for side in node.values]
+    return either in tests and any(
+        flag is either and test is None for flag, test in zip(flags, tests, strict=True)
+    )
+
+
+def _polarity(node: ast.AST, is_test: Test) -> bool | None:
+    """Whether an expression holds when the test in it does not; None without such a test."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = _polarity(node.operand, is_test)
+        return None if inner is None else not inner
+    if isinstance(node, ast.expr) and is_test(node):
+        return isinstance(node, ast.Compare) and isinstance(
+            node.ops[0], (ast.NotEq, ast.NotIn, ast.Is)
+        )
+    inner_parts: Iterable[ast.AST] = ()
+    if isinstance(node, ast.BoolOp):
+        inner_parts = node.values
+    elif isinstance(node, ast.IfExp):
+        inner_parts = [node.test]
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("any", "all", "bool"):
+        inner_parts = node.args
+    elif isinstance(node, (ast.GeneratorExp, ast.ListComp)):
+        inner_parts = [node.elt]
+    found = (_polarity(part, is_test) for part in inner_parts)
+    return next((one for one in found if one is not None), None)
+
+
+def _is_device_test(node: ast.expr) -> bool:
+    """``x.is_cuda``, ``x.device.type == "cuda"``, ``torch.cuda.is_available()``."""
+    if isinstance(node, ast.Call):
+        node = node.func
+        if isinstance(node, ast.Attribute) and node.attr == "is_available":
+            return "cuda" in ast.unparse(node.value)
     if isinstance(node, ast.Attribute):
-        return _named(node.attr)
-    return isinstance(node, ast.Name) and _named(node.id)
+        return node.attr == "is_cuda"
+    return isinstance(node, ast.Compare) and any(
+        isinstance(side, ast.Constant) and side.value == "cuda"
+        for side in (node.left, *node.comparators)
+    )
 
 
-def _named(identifier: str) -> bool:
-    return bool(_KERNEL.fullmatch(identifier)) and not _MOVES.fullmatch(identifier)
+def _flagged(site: Site) -> Iterator[list[ast.AST]]:
+    """What a variable selects to which the statement assigns a device test."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return
+    name, tree = statement.targets[0].id, site.file.tree
+    first = _polarity(statement.value, _is_device_test)
+    if first is None or isinstance(statement.value, ast.IfExp):
+        return
+
+    def reads(node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id == name
+
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    scope = next((node for node in site.enclosing if isinstance(node, functions)), tree)
+    for node in ast.walk(scope):
+        if isinstance(node, ast.IfExp):
+            second = _polarity(node.test, reads)
+            if second is not None:
+                yield [node.body if second is first else node.orelse]
+        for block in _blocks(node):
+            for index, inner in enumerate(block):
+                second = _polarity(inner.test, reads) if isinstance(inner, ast.If) else None
+                if isinstance(inner, ast.If) and second is not None:
+                    yield [*_selected(inner, block[index + 1 :], second is not first)]
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if isinstance(block, list):
+            yield block

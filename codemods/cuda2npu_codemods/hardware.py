@@ -9,8 +9,15 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import last_name, matched, string, strings, terminal
-from cuda2npu_codemods.occurrences import imported, is_below, is_first_import, is_typing_only
+from cuda2npu_codemods.expressions import matched, string, strings, terminal
+from cuda2npu_codemods.occurrences import (
+    imported,
+    is_below,
+    is_first_import,
+    is_typing_only,
+    looped,
+    tests_of,
+)
 from cuda2npu_codemods.triggers import (
     CAPABILITY_WORDS,
     GPU_NAME_WORDS,
@@ -142,6 +149,10 @@ _GPU_NAME = re.compile(
         report("name = torch.cuda.get_device_name()\nif 'V100' in name: pass"),
         report("name = torch.cuda.get_device_name()\nok = name.startswith('NVIDIA')"),
         report("import re\nok = re.search('A100|H100', torch.cuda.get_device_name())"),
+        report("for s in ['A100']:\n    if s in torch.cuda.get_device_name(): pass"),
+        report("fast = any(s in torch.cuda.get_device_name() for s in ('A100', 'H100'))"),
+        report("FAST = ['A100']\nfast = any(s in torch.cuda.get_device_name() for s in FAST)"),
+        leave("for s in names:\n    if s in torch.cuda.get_device_name(): pass"),
         leave("if 'A100' in title: pass"),
         leave("ok = title.startswith('NVIDIA')"),
     ),
@@ -151,7 +162,7 @@ def gpu_name(node: cst.Comparison | cst.Call, site: Site) -> Report | None:
         sides = [*matched(node)]
     else:
         sides = [node.left, *(target.comparator for target in node.comparisons)]
-    literals = [part for side in sides for part in strings(side)]
+    literals = [part for side in sides for part in (*strings(side), *looped(side, site))]
     if not any(_GPU_NAME.search(text) for text in literals):
         return None
     asked = any(
@@ -188,7 +199,7 @@ def torch_version_cuda(node: cst.Attribute, site: Site) -> Report | None:
     name = site.name(node)
     if name not in ("torch.version.cuda", "torch.version.hip"):
         return None
-    kept = _tests_of(_kept_in(node, site), site.file.tree)
+    kept = tests_of(_kept_in(node, site), site.file.tree)
     if name == "torch.version.hip":
         # Else rightly false: an NPU machine is no ROCm machine.
         denied = _is_denied(node, site) or any(isinstance(t, ast.UnaryOp) for t in kept)
@@ -215,19 +226,6 @@ def _kept_in(node: cst.Attribute, site: Site) -> str | None:
             return None
         outer = site.parent(outer)
     return terminal(outer.targets[0].target) if isinstance(outer, cst.Assign) else None
-
-
-def _tests_of(name: str | None, tree: ast.Module) -> list[ast.AST]:
-    """The tests and operators of the file that ask for a variable's truth."""
-    if name is None:
-        return []
-    found: list[ast.AST] = []
-    for node in ast.walk(tree):
-        asked = [getattr(node, "test", None), *getattr(node, "values", ())]
-        asked += [node.operand] if isinstance(node, ast.UnaryOp) else []
-        if any(last_name(part) == name for part in asked):
-            found.append(node)
-    return found
 
 
 _VERSION_READERS = ("parse", "Version", "LooseVersion", "StrictVersion", "int", "float", "bool")

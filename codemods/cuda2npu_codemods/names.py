@@ -9,7 +9,7 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.counterparts import advice, counterpart
 from cuda2npu_codemods.default_types import sets_default_type
-from cuda2npu_codemods.expressions import in_cuda_row
+from cuda2npu_codemods.expressions import in_cuda_row, string, terminal
 from cuda2npu_codemods.guards import guards_kernel_import
 from cuda2npu_codemods.words import ALIAS_WORDS
 
@@ -66,6 +66,8 @@ def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
             "@torch.npu.mstx.mstx_range('x')\ndef f(): pass",
         ),
         rewrite("torch.cuda.nvtx.range_push('x')", "torch.npu.mstx.range_push('x')"),
+        leave("torch.load(f, map_location=None if torch.cuda.is_available() else 'cpu')"),
+        leave("p = torch.cuda.current_stream().cuda_stream"),
         leave("torch.cuda.nccl.version()"),
         leave("import cupy\ncupy.cuda.Device(0)"),
         leave("from numba import cuda\ncuda.synchronize()"),
@@ -89,7 +91,29 @@ def _is_left(node: cst.Attribute, site: Site) -> bool:
         return True
     if sets_default_type(site, node):
         return True  # NPU118
-    return site.name(node) == "torch.cuda.is_available" and guards_kernel_import(site)
+    if _is_stream_pointer(node, site):
+        return True  # NPU121
+    if site.name(node) != "torch.cuda.is_available":
+        return False
+    return guards_kernel_import(site) or _chooses_no_map_location(node, site)
+
+
+def _chooses_no_map_location(node: cst.Attribute, site: Site) -> bool:
+    """``map_location=None if torch.cuda.is_available() else "cpu"``: False loads on the CPU."""
+    for ancestor in site.ancestors(node):
+        if isinstance(ancestor, cst.IfExp):
+            arms = (ancestor.body, ancestor.orelse)
+            return any(isinstance(arm, cst.Name) and arm.value == "None" for arm in arms) and any(
+                string(arm) == "cpu" or terminal(arm) == "device" for arm in arms
+            )
+    return False
+
+
+def _is_stream_pointer(node: cst.BaseExpression, site: Site) -> bool:
+    """``torch.cuda.current_stream().cuda_stream``: a pointer that only CUDA's libraries take."""
+    call = site.parent(node)
+    outer = site.parent(call) if isinstance(call, cst.Call) else None
+    return isinstance(outer, cst.Attribute) and outer.attr.value == "cuda_stream"
 
 
 def _counterpart(name: str, node: cst.BaseExpression, site: Site) -> str | None:
@@ -154,6 +178,7 @@ def _is_quiet(name: str) -> bool:
     examples=(
         report("torch.cuda.nccl.version()"),
         report("torch.cuda.cudart().cudaProfilerStart()"),
+        report("p = torch.cuda.current_stream().cuda_stream"),
         report("torch.cuda.nvtx.range_push('x')", release="2.6.0"),
         leave("torch.cuda.synchronize()"),
         leave("hasattr(torch.cuda, 'nccl')"),
@@ -167,6 +192,8 @@ def torch_cuda_no_counterpart(node: cst.Attribute | cst.Name, site: Site) -> Rep
     name = site.name(node)
     if name is None or not in_cuda(name) or name in _REPORTED_ELSEWHERE:
         return None
+    if _is_stream_pointer(node, site):
+        return Report("cuda_stream is a pointer for CUDA libraries; an NPU stream has npu_stream")
     if _counterpart(name, node, site) is not None:
         return None
     return Report(f"torch.npu has no counterpart for {name}: {advice(name)}")

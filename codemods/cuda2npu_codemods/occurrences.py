@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from cuda2npu.rule import Site
+from cuda2npu_codemods.expressions import last_name
 from cuda2npu_codemods.torch_imports import dotted
 
 
@@ -55,6 +56,11 @@ def is_first_import(site: Site, packages: Iterable[str]) -> bool:
     )
 
 
+def brings(tree: ast.Module, packages: Iterable[str]) -> bool:
+    """Whether any line of the file imports from these packages."""
+    return any(_brings(node, packages) for node, _ in _statements(tree.body))
+
+
 def is_first_use(site: Site, attributes: Iterable[str]) -> bool:
     """Whether the statement holds the file's first ``anything.name`` for one of the names."""
     uses = [
@@ -81,6 +87,36 @@ def is_typing_only(site: Site) -> bool:
 def _blocks(site: Site) -> tuple[ast.AST, ...]:
     every = _statements(site.file.tree.body)
     return next((blocks for node, blocks in every if node is site.statement), ())
+
+
+def looped(node: cst.CSTNode, site: Site) -> Iterator[str]:
+    """The literals that a loop's variable takes: ``for s in ["A100", "H100"]``."""
+    if not isinstance(node, cst.Name):
+        return
+    for loop in ast.walk(site.file.tree):
+        if not isinstance(loop, (ast.For, ast.comprehension)):
+            continue
+        if last_name(loop.target) != node.value:
+            continue
+        values: ast.expr | None = loop.iter
+        if isinstance(values, ast.Name):
+            values = site.binding(values.id)
+        for part in getattr(values, "elts", ()):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.value
+
+
+def tests_of(name: str | None, tree: ast.Module) -> list[ast.AST]:
+    """The tests and operators of the file that ask for a variable's truth."""
+    if name is None:
+        return []
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        asked = [getattr(node, "test", None), *getattr(node, "values", ())]
+        asked += [node.operand] if isinstance(node, ast.UnaryOp) else []
+        if any(last_name(part) == name for part in asked):
+            found.append(node)
+    return found
 
 
 def users_of(tree: ast.Module, name: str) -> list[str]:

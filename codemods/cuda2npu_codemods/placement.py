@@ -177,18 +177,33 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
         ),
         rewrite("b, on = x.shape[0], q.is_cuda", "b, on = x.shape[0], q.is_npu"),
         leave("self.is_cuda = device.type == 'cpu'\nif self.is_cuda: pass"),
+        leave("if src.is_cuda(): pass"),
         leave("if x.is_cuda:\n    y = ext_cuda.forward(x)"),
     ),
 )
 def is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
     if not _is_tensor_property(node, site) or guards_kernel(site, is_negated(node, site)):
         return None
-    return None if is_scripted(site) else Fix({node.attr: cst.Name("is_npu")})
+    if is_scripted(site):
+        return None
+    edits = {node.attr: cst.Name("is_npu")}
+    name = site.name(node.value)
+    if name is None or "." not in name or name == "torch.Tensor":
+        return Fix(edits)
+    return Fix(
+        edits,
+        "is_cuda is asked of something imported, which may be no tensor: if it is one, write "
+        "is_npu, or run with --unsafe",
+        level=FixLevel.UNSAFE,
+    )
 
 
 def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
-    if node.attr.value != "is_cuda" or isinstance(site.parent(node), cst.AssignTarget):
+    parent = site.parent(node)
+    if node.attr.value != "is_cuda" or isinstance(parent, cst.AssignTarget):
         return False
+    if isinstance(parent, cst.Call) and parent.func is node:
+        return False  # a tensor's is_cuda is no method
     if is_foreign(site, node.value):
         return False
     own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
@@ -225,7 +240,25 @@ def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
         report(
             "def f(x):\n    if not x.is_cuda:\n        return ref(x)\n    return ext_cuda.run(x)"
         ),
+        report("import ext\ndef f(x):\n    on = ext is not None and x.is_cuda\n    return on"),
+        report(
+            "import rnnt\ndef f(x):\n    on = x.is_cuda\n"
+            "    return (rnnt.loss_gpu if on else rnnt.loss_cpu)(x)"
+        ),
+        report("from lib import HAS_TRITON\ndef f(x): return HAS_TRITON and x.is_cuda"),
+        report("import lib\nif not lib.typing.WITH_SCATTER or not x.is_cuda: y = ref(x)"),
+        report("import torch, cupy as cp\nif x.is_cuda: y = cp.asarray(x)"),
+        report("cp, has_cp = optional_import('cupy')\ny = cp.asarray(x) if x.is_cuda else x"),
+        report(
+            "import torch, lib\nclass F(torch.autograd.Function):\n"
+            "    def forward(ctx, x): return lib.run_cuda(x)\nrun = F.apply\n"
+            "def f(x):\n    if not x.is_cuda: raise ValueError\n    return run(x)"
+        ),
         leave("if x.is_cuda:\n    y = x.half()"),
+        leave("def f(x, mask):\n    if mask is not None and mask.is_cuda: x = x.cuda()"),
+        leave("import lib\nif lib.has_native_amp and x.is_cuda: x = x.half()"),
+        leave("on = x.is_cuda\nif on: w = w.cuda()"),
+        leave("on = x.is_cuda\nif on: used_cuda = memory()"),
     ),
 )
 def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
@@ -245,6 +278,22 @@ def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
     "that the portable branch runs on the NPU; check that there is one, or port the kernel",
     examples=(
         report("if torch.cuda.is_available():\n    import ext_cuda"),
+        report("if torch.cuda.is_available():\n    sources += glob('*.cu')"),
+        report("if torch.cuda.is_available():\n    mods.append(CUDAExtension('ext', sources))"),
+        report("import torch, cupy, numpy\nxp = cupy if torch.cuda.is_available() else numpy"),
+        report(
+            "from lib import is_flash_attn_available\n"
+            "on = is_flash_attn_available() and torch.cuda.is_available()"
+        ),
+        report(
+            "import pynvml\ndef f():\n    on = torch.cuda.is_available()\n"
+            "    if not on: return\n    pynvml.nvmlInit()"
+        ),
+        leave("on = torch.cuda.is_available()\nif on: model.cuda()"),
+        leave("import pynvml\nif torch.cuda.is_available():\n    pynvml.nvmlInit()\n    m.cuda()"),
+        leave(
+            "from lib import is_torch_available\nis_torch_available() and torch.cuda.is_available()"
+        ),
         leave("if torch.cuda.is_available():\n    import numpy"),
     ),
 )

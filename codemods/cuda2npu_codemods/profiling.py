@@ -8,7 +8,7 @@ import libcst as cst
 
 from cuda2npu.releases import parameters
 from cuda2npu.rule import FileView, Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import string
+from cuda2npu_codemods.expressions import last_name
 from cuda2npu_codemods.torch_imports import dotted
 
 _OWN = ("torch.profiler.", "torch.profiler.profiler.")
@@ -174,13 +174,41 @@ def _plain(aliases: list[cst.ImportAlias]) -> list[cst.ImportAlias]:
             "print(p.key_averages().table(sort_by='cuda_time_total'))"
         ),
         leave("with torch.profiler.profile() as p: pass\np.key_averages()"),
+        leave(
+            "from torch.profiler import ProfilerActivity as A\na = A.CUDA\n"
+            "with torch.autograd.profiler_legacy.profile() as old: pass\nold.key_averages()"
+        ),
     ),
 )
 def profiler_table(node: cst.Call, site: Site) -> Report | None:
     func = node.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "key_averages":
         return None
-    return Report() if _converts(site.file) else None
+    if not _converts(site.file) or _is_of_autograd(func.value, site):
+        return None
+    return Report()
+
+
+def _is_of_autograd(profile: cst.BaseExpression, site: Site) -> bool:
+    """Whether a variable holds a profile of torch.autograd wherever the scope binds it."""
+    if not isinstance(profile, cst.Name):
+        return False
+    functions = (s for s in site.enclosing if not isinstance(s, ast.ClassDef))
+    scope = next(functions, site.file.tree)
+    makers = []
+    for node in ast.walk(scope):
+        if isinstance(node, ast.withitem):
+            if last_name(node.optional_vars) == profile.value:
+                makers.append(node.context_expr)
+        elif isinstance(node, ast.Assign) and profile.value in map(last_name, node.targets):
+            makers.append(node.value)
+    called = [maker.func for maker in makers if isinstance(maker, ast.Call)]
+    names = [site.name(cst.parse_expression(ast.unparse(func))) or "" for func in called]
+    return (
+        bool(makers)
+        and len(names) == len(makers)
+        and all(name.startswith("torch.autograd.profiler") for name in names)
+    )
 
 
 @rule(
@@ -221,7 +249,7 @@ def profiler_argument(node: cst.Call, site: Site) -> Report | None:
     "NPU514",
     "autograd-profiler",
     on=cst.Call,
-    words=("use_cuda", "use_device", "emit_nvtx"),
+    words=("use_cuda", "emit_nvtx"),
     fix=FixLevel.NONE,
     quiet=True,
     why="the autograd profiler records nothing of the NPU: use torch_npu.profiler.profile with "
@@ -230,10 +258,10 @@ def profiler_argument(node: cst.Call, site: Site) -> Report | None:
         report("with torch.autograd.profiler.profile(use_cuda=True) as p: pass"),
         report("with torch.profiler.profile(use_cuda=True) as p: pass"),
         report("with torch.autograd.profiler.emit_nvtx(): pass"),
-        report("with torch.autograd.profiler.profile(use_device='cuda') as p: pass"),
         leave("with torch.autograd.profiler.profile(use_cuda=False) as p: pass"),
         leave("with torch.autograd.profiler.profile() as p: pass"),
         leave("with torch.autograd.profiler.profile(use_device=kind) as p: pass"),
+        leave("with torch.autograd.profiler.profile(use_device='npu') as p: pass"),
         leave("train(use_cuda=True)"),
     ),
 )
@@ -247,9 +275,9 @@ def autograd_profiler(node: cst.Call, site: Site) -> Report | None:
         )
     if name not in ("torch.autograd.profiler.profile", "torch.profiler.profile"):
         return None
-    flag, device = site.argument(node, "use_cuda"), site.argument(node, "use_device")
+    flag = site.argument(node, "use_cuda")
     wanted = flag is not None and site.code(flag.value) not in ("False", "None")
-    return Report() if wanted or (device and string(device.value) == "cuda") else None
+    return Report() if wanted else None
 
 
 @rule(

@@ -8,6 +8,7 @@ import libcst as cst
 
 from cuda2npu.rule import Example, FixLevel, Report, Rule, Site, leave, report, rule
 from cuda2npu_codemods.occurrences import (
+    brings,
     imported,
     is_below,
     is_first_import,
@@ -138,6 +139,10 @@ _INSTEAD = {
     "warpctc_pytorch": "use torch.nn.CTCLoss",
     "auto_gptq": "load the model in bfloat16, or quantize with Ascend's tools",
     "awq": "load the model in bfloat16, or quantize with Ascend's tools",
+    "pytorch_quantization": "quantize with Ascend's tools",
+    "instance_norm_nvfuser_cuda": "use torch.nn.InstanceNorm3d",
+    "kvikio": "read the file to the host and move the tensor with .npu()",
+    "cucim": "read and process the image on the CPU with scikit-image",
     "dgl": "keep its graphs on the CPU, or write the message passing with torch functions",
 }
 _PORT = "write the operation with torch functions, move it to the CPU, or port the kernel"
@@ -155,6 +160,17 @@ _PORT = "write the operation with torch functions, move it to the CPU, or port t
         report("from mamba_ssm import Mamba"),
         report("import gsplat\nimport spconv.pytorch as spconv"),
         report("from warpctc_pytorch import CTCLoss"),
+        report("import torch\nfrom nerfacc import OccGridEstimator"),
+        report("import torch\nimport kvikio"),
+        report("import torch\nfrom cucim import CuImage"),
+        report("import torch\nfrom pytorch_quantization import nn as quant_nn"),
+        report(
+            "import torch\ntry:\n    import instance_norm_nvfuser_cuda\nexcept ImportError: pass"
+        ),
+        leave(
+            "import torch\nimport cupy\nimport pycuda\nimport numba\n"
+            "import tensorrt\nimport onnxruntime"
+        ),
         leave("import gs"),
         leave("from .dgl import graph"),
     ),
@@ -210,6 +226,7 @@ _VISION_NAMES = (
     "RoIPool PSRoIAlign PSRoIPool DeformConv2d MultiScaleRoIAlign"
 ).split()
 _VISION_OPS = tuple(f"torchvision.ops.{name}" for name in _VISION_NAMES)
+_VISION_IMPORTS = (*_VISION_OPS, "torchvision.ops.poolers.MultiScaleRoIAlign")
 
 
 @rule(
@@ -225,6 +242,10 @@ _VISION_OPS = tuple(f"torchvision.ops.{name}" for name in _VISION_NAMES)
         report("from torchvision.ops import nms"),
         report("import torchvision\nkeep = torchvision.ops.nms(boxes, scores, 0.5)"),
         leave("import torchvision\nimport torchvision_npu\nk = torchvision.ops.nms(b, s, 0.5)"),
+        report("from torchvision.ops import nms\nfrom torchvision.ops import roi_align"),
+        report(
+            "import torchvision\nfrom torchvision.ops import nms\nk = torchvision.ops.nms(b, s)"
+        ),
         leave("from torchvision.ops import FeaturePyramidNetwork"),
     ),
 )
@@ -232,9 +253,9 @@ def torchvision_operator(node: cst.Attribute | cst.ImportFrom, site: Site) -> Re
     if site.file.imports("torchvision_npu"):
         return None
     if isinstance(node, cst.ImportFrom):
-        named = any(name.replace(".poolers", "") in _VISION_OPS for name in imported(node))
-        return Report() if named else None
-    if site.name(node) not in _VISION_OPS:
+        named = any(name in _VISION_IMPORTS for name in imported(node))
+        return Report() if named and is_first_import(site, _VISION_IMPORTS) else None
+    if site.name(node) not in _VISION_OPS or brings(site.file.tree, _VISION_IMPORTS):
         return None
     return Report() if is_first_use(site, _VISION_NAMES) else None
 

@@ -7,6 +7,7 @@ of the package: only ``torch.npu`` itself is registered with Python's import sys
 from __future__ import annotations
 
 import ast
+import re
 
 import libcst as cst
 
@@ -60,16 +61,22 @@ def _importable(name: str, site: Site) -> str | None:
         ),
         leave("import torch\nimport torch_npu\ntorch.npu.synchronize()"),
         leave("x = x.npu()"),
+        leave("import torch\nif is_npu_available():\n    torch.npu.empty_cache()"),
     ),
 )
 def missing_torch_npu_import(node: cst.Attribute, site: Site) -> Fix | None:
     if node.attr.value != "npu" or site.file.imports("torch_npu"):
         return None
-    if not site.file.imports("torch"):
+    if not site.file.imports("torch") or _asks_for_npu(site.file.text):
         return None
     first = _first_npu(site.file.tree)
     is_first = first is not None and site.statement is not None and _holds(site.statement, first)
     return Fix({}) if is_first else None
+
+
+def _asks_for_npu(text: str) -> bool:
+    """A file that asks whether there is an NPU leaves it to others to load torch_npu."""
+    return re.search(r"npu_available|is_npu|HAS_NPU|npu\.is_available", text) is not None
 
 
 def _first_npu(tree: ast.Module) -> ast.Attribute | None:

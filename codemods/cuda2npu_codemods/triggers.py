@@ -121,6 +121,11 @@ PACKAGES = {
         "auto_gptq",
         "awq",
         "dgl",
+        "nerfacc",
+        "pytorch_quantization",
+        "kvikio",
+        "cucim",
+        "instance_norm_nvfuser_cuda",
     ),
 }
 """Packages whose kernels are compiled for CUDA, by the rule that reports their import."""

@@ -8,10 +8,11 @@ from functools import lru_cache
 from cuda2npu.releases import env_exists
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+NPU_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 
 COUNTERPARTS: Mapping[str, str] = {
-    VISIBLE: "ASCEND_RT_VISIBLE_DEVICES",
+    VISIBLE: NPU_VISIBLE,
     "CUDA_LAUNCH_BLOCKING": "ASCEND_LAUNCH_BLOCKING",
     ALLOCATOR: "PYTORCH_NPU_ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "PYTORCH_NO_NPU_MEMORY_CACHING",
@@ -38,7 +39,7 @@ _OLDER: Mapping[str, str] = {
     for tail in ("BLOCKING_WAIT", "ASYNC_ERROR_HANDLING", "DESYNC_DEBUG")
 }
 """What a counterpart is called in releases that do not read it yet."""
-_READ_BY_CANN = frozenset({"ASCEND_RT_VISIBLE_DEVICES"})
+_READ_BY_CANN = frozenset({NPU_VISIBLE})
 """Variables that the runtime below torch_npu reads, whatever torch_npu itself does."""
 
 ADVICE: Mapping[str, str] = {

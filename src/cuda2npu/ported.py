@@ -62,7 +62,7 @@ class Ported:
             return False
         around = [*unit.blocks, unit.statement]
         functions = [n for n in around if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        if any(_CUDA_QUESTION.fullmatch(function.name) for function in functions):
+        if any(_asks_by_name(function.name) for function in functions):
             return True  # is_cuda_available() beside is_npu_available()
         if _is_other_arm(unit) or _chooses(unit.statement):
             return True
@@ -177,6 +177,10 @@ def _chain(node: ast.If) -> list[ast.expr]:
         node = node.orelse[0]
         tests.append(node.test)
     return tests
+
+
+def _asks_by_name(name: str) -> bool:
+    return name != "cuda" and _CUDA_QUESTION.fullmatch(name) is not None
 
 
 def _asks_for_npu(test: ast.expr) -> bool:

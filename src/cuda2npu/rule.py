@@ -52,10 +52,10 @@ __all__ = [
 
 
 FOREIGN_PACKAGES = frozenset(
-    "cupy numba pycuda tensorflow jax mxnet paddle tensorrt onnxruntime onnx nvidia tvm taichi "
-    "cuda cudf cuml cugraph rmm faiss kaldi triton_python_backend_utils xgboost lightgbm catboost "
-    "ctranslate2 faster_whisper warp openvino llama_cpp spacy thinc requests httpx aiohttp urllib "
-    "json yaml".split()
+    "cupy numba pycuda tensorflow jax mxnet paddle tensorrt onnxruntime onnx nvidia tvm "
+    "taichi cuda cudf cuml cugraph rmm faiss kaldi triton_python_backend_utils xgboost "
+    "lightgbm catboost torch_tensorrt torch2trt cucim kvikio ctranslate2 faster_whisper "
+    "warp openvino llama_cpp spacy thinc requests httpx aiohttp urllib json yaml".split()
 )
 """Packages whose devices, backends and ``cuda`` are not PyTorch's, or which only pass data on."""
 
