@@ -92,9 +92,7 @@ class UnitSite(Site):
             yield parent
             parent = self.tree.get(parent)
 
-    def argument(
-        self, call: cst.Call, keyword: str, position: int | None = None
-    ) -> cst.Arg | None:
+    def argument(self, call: cst.Call, keyword: str, position: int | None = None) -> cst.Arg | None:
         for index, arg in enumerate(call.args):
             if arg.keyword is not None:
                 if arg.keyword.value == keyword:

@@ -27,6 +27,13 @@ Steps = Annotated[
 ]
 Timeout = Annotated[float, typer.Option(metavar="S", min=1, help="Seconds that each run may take.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random draws, in both runs.")]
+Processes = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Start N processes, as torchrun does.")
+]
+Devices = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Devices where they are simulated; N of --nproc, or 1."),
+]
 NoDropout = Annotated[bool, typer.Option("--no-dropout", help="Turn dropout off in both runs.")]
 
 Reference = Annotated[Path | None, typer.Option(metavar="DIR", help="Compare with this capture.")]
@@ -45,6 +52,8 @@ def smoke(
     steps: Steps = 5,
     reference: Reference = None,
     rewritten: Rewritten = None,
+    nproc: Processes = 0,
+    devices: Devices = 0,
     device: Annotated[str, typer.Option(metavar="NAME", help="npu, which never falls back.")] = (
         "npu"
     ),
@@ -80,6 +89,8 @@ def smoke(
 
     request = replace(
         _request(script, arguments, steps, timeout, seed, no_dropout),
+        nproc=nproc,
+        devices=devices,
         reference=reference,
         rewritten=rewritten,
         tolerance=Tolerance(cosine, max_abs, mean_abs),

@@ -52,6 +52,8 @@ def _raised(which: str, run: Run, overlay: Overlay | None) -> Failure:
         if original is not None and frame["line"]:
             pairs.append(pair(original, Path(frame["file"]), frame["line"]))
     summary = f"{error['type']}: {error['message']}".rstrip(": ")
+    if run.rank is not None:
+        summary = f"rank {run.rank}: {summary}"
     return Failure(
         which,
         summary,

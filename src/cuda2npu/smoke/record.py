@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from torch.optim import optimizer as optim
 from cuda2npu.smoke.leaves import Keeper, flatten
 from cuda2npu.smoke.naming import Names
 from cuda2npu.smoke.placement import Placement
-from cuda2npu.smoke.spec import PROGRESS, RECORD, TENSORS, Spec
+from cuda2npu.smoke.spec import PROGRESS, RECORD, SIMULATOR_NOTES, TENSORS, Spec
 
 CALLS_WITH_VALUES = 8
 """Calls of one module whose values are kept; of later ones the figures alone."""
@@ -31,9 +33,9 @@ class StepsDone(BaseException):
 class Recorder:
     """Hooks that see every module call, backward pass and optimizer step."""
 
-    def __init__(self, spec: Spec, placement: Placement) -> None:
+    def __init__(self, spec: Spec, placement: Placement, folder: Path) -> None:
         self._spec = spec
-        self._folder = Path(spec.folder)
+        self._folder = folder
         self._placement = placement
         self._keeper = Keeper()
         self._names = Names()
@@ -44,10 +46,33 @@ class Recorder:
         self._handles: list[Any] = []
         self._losses = 0
         self._busy = self._inside = False
-        self._stopped = False
+        self._stopped = self._finished = False
         self.extra: dict[str, Any] = {}
         """What is known about the process, for a record that has to be written from inside."""
         self._told = 0.0
+        self._rank: int | None = None
+        self._started = time.time()
+        self.in_child = False
+        """Whether the script started this process: its end is not that of the run."""
+        self.first_event: Callable[[], None] = lambda: None
+
+    def restart(self, folder: Path) -> None:
+        """Forget what was recorded in the process that this one was forked from."""
+        self._folder = folder
+        self._keeper = Keeper()
+        self._calls, self._steps, self._events, self._losses = {}, {}, [], 0
+        self._busy = self._inside = self._stopped = False
+        self._started = time.time()
+        self.in_child = True
+
+    @property
+    def empty(self) -> bool:
+        return not self._events
+
+    def _add(self, event: dict[str, Any]) -> None:
+        self._events.append(event)
+        if len(self._events) == 1:
+            self.first_event()
 
     def install(self) -> None:
         self._handles = [
@@ -80,7 +105,7 @@ class Recorder:
                 placed = self._placement.of_module(module)
                 if placed is not None:
                     event["placed"] = placed
-                self._events.append(event)
+                self._add(event)
         finally:
             self._busy = False
         self._progress()
@@ -127,7 +152,7 @@ class Recorder:
                 event: dict[str, Any] = {"kind": "loss", "name": "loss", "call": self._losses}
                 event["out"] = [{"path": "", **self._keeper.entry(tensor)}]
                 event["value"] = float(tensor.detach().float().sum().cpu())
-                self._events.append(event)
+                self._add(event)
         finally:
             self._busy = False
 
@@ -149,9 +174,14 @@ class Recorder:
             self._stop()
 
     def _stop(self) -> None:
-        """End the script; where it catches everything and goes on, the whole process."""
-        if self._stopped:
+        """End the script; where it catches everything and goes on, the whole process.
+
+        A process that the script started ends at once and in order, whatever waits for it.
+        """
+        if self._stopped or self.in_child:
             self.finish({**self.extra, "ended": "steps"})
+            sys.stdout.flush()
+            sys.stderr.flush()
             os._exit(0)
         self._stopped = True
         raise StepsDone
@@ -160,6 +190,7 @@ class Recorder:
         if self._stopped:
             self._stop()
         step = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
+        self._rank = _rank() if self._rank is None else self._rank
         self._busy = True
         try:
             with torch.no_grad(), self._placement.paused():
@@ -167,7 +198,7 @@ class Recorder:
                 event: dict[str, Any] = {"kind": "step", "name": name, "call": step}
                 event["norms"] = self._norms(optimizer)
                 event["losses"] = self._losses
-                self._events.append(event)
+                self._add(event)
         finally:
             self._busy = False
         self._progress(force=True)
@@ -204,13 +235,17 @@ class Recorder:
             self._told = now
             steps = max(self._steps.values(), default=0)
             text = json.dumps({"steps": steps, "calls": len(self._events), "losses": self._losses})
-            (self._folder / PROGRESS).write_text(text, encoding="utf-8")
+            if not self._rank:
+                (Path(self._spec.folder) / PROGRESS).write_text(text, encoding="utf-8")
 
     def finish(self, extra: dict[str, Any]) -> None:
         """Take the hooks away, add the final state, and write everything to the folder."""
         from safetensors.numpy import save_file
 
-        self._busy = True
+        if self._finished:
+            return
+        self._busy = self._finished = True
+        rank = _rank() if self._rank is None else self._rank
         for handle in self._handles:
             handle.remove()
         with torch.no_grad(), self._placement.paused():
@@ -220,13 +255,24 @@ class Recorder:
             "state": state,
             "modules": self._names.places(),
             "steps": max(self._steps.values(), default=0),
+            "rank": _rank_variable() if rank is None else rank,
+            "started": self._started,
             **extra,
         }
         self._names.close()
+        self._folder.mkdir(exist_ok=True)
         save_file(self._keeper.values, str(self._folder / TENSORS))
         temporary = self._folder / (RECORD + ".tmp")
         temporary.write_text(json.dumps(record), encoding="utf-8")
         temporary.replace(self._folder / RECORD)
+        if self.in_child or self._stopped:
+            self._write_notes()
+
+    def _write_notes(self) -> None:
+        """What the simulator saw, should this process not come to write it at its exit."""
+        simulator = sys.modules.get("cuda2npu.simulator.record")
+        if simulator is not None and simulator.events():
+            simulator.dump(self._folder / SIMULATOR_NOTES)
 
     def _state(self) -> list[dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
@@ -238,6 +284,19 @@ class Recorder:
                     path = f"{root}.{name}".replace("._orig_mod", "")
                     found[id(tensor)] = {"path": path, "placed": placed, **entry}
         return list(found.values())
+
+
+def _rank() -> int | None:
+    """The rank in the process group, while there is one."""
+    distributed: Any = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return int(distributed.get_rank())
+
+
+def _rank_variable() -> int | None:
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdecimal() else None
 
 
 def _remembering(scale: Any) -> Any:
