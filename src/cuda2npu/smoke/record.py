@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -182,6 +183,7 @@ class Recorder:
             self.finish({**self.extra, "ended": "steps"})
             sys.stdout.flush()
             sys.stderr.flush()
+            _end_helpers()
             os._exit(0)
         self._stopped = True
         raise StepsDone
@@ -297,6 +299,13 @@ def _rank() -> int | None:
 def _rank_variable() -> int | None:
     text = os.environ.get("RANK", "")
     return int(text) if text.isdecimal() else None
+
+
+def _end_helpers() -> None:
+    """What ``multiprocessing`` does at an exit: workers hold open what others wait for."""
+    for process in multiprocessing.active_children():
+        if process.daemon:
+            process.terminate()
 
 
 def _remembering(scale: Any) -> Any:
