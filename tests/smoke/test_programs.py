@@ -47,6 +47,15 @@ def test_resnet_to_its_end_with_validation(run: Smoke) -> None:
     assert rows(report)["ResNet"].calls == 4, "two batches of training, two of validation"
 
 
+def test_gradients_are_those_before_the_step(run: Smoke, folder: Path) -> None:
+    """On a GPU and on the NPU, SGD with nesterov and no decay changes them in place."""
+    text = (folder / "resnet.py").read_text()
+    changed = text.replace("weight_decay=1e-4, ", "")
+    assert changed != text
+    (folder / "plain.py").write_text(changed)
+    assert_equal_losses(run("plain.py", steps=2), 2)
+
+
 def test_vision_transformer_in_float32(run: Smoke) -> None:
     report = run("vit.py", steps=3, arguments=("--no-amp",))
     assert_equal_losses(report, 3)

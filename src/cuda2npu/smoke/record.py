@@ -42,6 +42,7 @@ class Recorder:
         self._names = Names()
         self._calls: dict[str, int] = {}
         self._steps: dict[int, int] = {}
+        self._gradients: dict[int, float] = {}
         self._optimizers: list[Any] = []
         self._events: list[dict[str, Any]] = []
         self._handles: list[Any] = []
@@ -170,9 +171,14 @@ class Recorder:
 
         optimizers.__init__ = seen_init
 
-    def _before_step(self, optimizer: Any, *_: Any) -> None:
+    def _before_step(self, optimizer: Any, args: Any = (), options: Any = None) -> None:
         if self._spec.steps and self._steps.get(id(optimizer), 0) >= self._spec.steps:
             self._stop()
+        if not any(map(callable, _values(args, options))):  # a closure computes them in the step
+            with torch.no_grad(), self._placement.paused():
+                self._gradients = {
+                    id(p): _norm(p.grad) for p in _parameters(optimizer) if p.grad is not None
+                }
 
     def _stop(self) -> None:
         """End the script; where it catches everything and goes on, the whole process.
@@ -220,12 +226,14 @@ class Recorder:
     def _norms(self, optimizer: Any) -> dict[str, dict[str, Any]]:
         names = self._names.parameters()
         found: dict[str, dict[str, Any]] = {}
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        for index, parameter in enumerate(parameters):
-            gradient = parameter.grad
+        before, self._gradients = self._gradients, {}
+        for index, parameter in enumerate(_parameters(optimizer)):
+            gradient = before.get(id(parameter))  # a step may change them: SGD with nesterov does
+            if gradient is None and parameter.grad is not None:
+                gradient = _norm(parameter.grad)
             found[names.get(id(parameter), f"parameter {index}")] = {
                 "parameter": _norm(parameter),
-                "gradient": None if gradient is None else _norm(gradient),
+                "gradient": gradient,
                 "device": parameter.device.type,
                 "placed": self._placement.of_tensor(parameter),
             }
@@ -318,6 +326,15 @@ def _remembering(scale: Any) -> Any:
         return scaled
 
     return seen_scale
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _values(args: Any, options: Any) -> list[Any]:
+    """What a step was called with, less the optimizer itself."""
+    return [value for value in (*args[1:], *(options or {}).values()) if value is not None]
 
 
 def _norm(tensor: Any) -> float:
