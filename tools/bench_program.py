@@ -7,7 +7,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -53,7 +53,8 @@ class Block(nn.Module):
         q, k, v = (part.view(shape).transpose(1, 2) for part in self.qkv(self.first(x)).chunk(3, 2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(x.shape))
-        return x + self.mlp(self.second(x))
+        more: Tensor = self.mlp(self.second(x))
+        return x + more
 
 
 def gpt() -> nn.Module:
@@ -70,7 +71,7 @@ def step_seconds(model: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], o
         x, y = (part.to(on) for part in batch())
         loss = F.cross_entropy(model(x).flatten(0, -2), y.flatten())
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         loss.item()
         times.append(time.perf_counter() - start)
@@ -79,12 +80,16 @@ def step_seconds(model: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], o
 
 def main(on: str) -> None:
     if on == "npu":
-        import torch_npu  # noqa: F401
-    made: dict[str, Any] = {
-        "ResNet": (resnet(), lambda: (torch.randn(16, 3, 32, 32), torch.randint(10, (16,)))),
-        "GPT": (gpt(), lambda: (torch.randint(256, (8, 64)), torch.randint(256, (8, 64)))),
+        import_module("torch_npu")
+    found = {
+        "ResNet": step_seconds(
+            resnet(), lambda: (torch.randn(16, 3, 32, 32), torch.randint(10, (16,))), on
+        ),
+        "GPT": step_seconds(
+            gpt(), lambda: (torch.randint(256, (8, 64)), torch.randint(256, (8, 64))), on
+        ),
     }
-    print(json.dumps({name: step_seconds(*parts, on) for name, parts in made.items()}))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
