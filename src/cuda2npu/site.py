@@ -70,7 +70,7 @@ class UnitSite(Site):
                 if any(parameter.name.value == node.value for parameter in every):
                     return True
             elif isinstance(ancestor, cst.BaseComp):
-                loop: cst.CompFor | None = ancestor.for_in  # type: ignore[attr-defined]
+                loop: cst.CompFor | None = ancestor.for_in
                 while loop is not None:
                     if node.value in _target_names(loop.target):
                         return True
