@@ -1,4 +1,4 @@
-# make demo: the main job on a real training script.   make test: the whole suite.
+# make demo: converts a training script and runs it on a simulated NPU.   make test: the suite.
 # make lint: style, formatting, types.   make bench: the speed figures.   Needs Python 3.10+ and pip.
 
 PYTHON ?= python3
@@ -14,11 +14,16 @@ $(STAMP): pyproject.toml
 		|| { echo "Python 3.10 or newer is needed: make PYTHON=python3.12 …" >&2; exit 1; }
 	@echo "Setting up $(VENV) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,smoke]' \
+		|| { echo "torch and torch-npu 2.13 could not be installed: they need Linux, Python 3.10 to 3.13 and 2 GB" >&2; \
+			echo "of disk. Rewriting alone needs neither: $(PYTHON) -m pip install ." >&2; exit 1; }
 	@touch $@
 
 demo: $(STAMP)
 	@$(BIN)/cuda2npu rewrite fixtures/scripts/yolo_train/before.py --diff --color always
+	@echo; echo "The result on a simulated NPU, compared with the original on the CPU:"
+	@$(BIN)/cuda2npu smoke fixtures/scripts/yolo_train/before.py --steps 2 || test $$? -eq 1
+	@echo "The one edit that changes results, bilinear to nearest, is found by the layer it changes."
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest -q -n 2

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
+import bench_simulator
 import libcst as cst
 from corpus import CorpusError, fetch, python_files
 from libcst.metadata import MetadataWrapper, QualifiedNameProvider
@@ -191,12 +192,12 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory() as name:
             parts: list[Callable[[], Iterator[Row]]] = [
-                engine_rows, lambda: command_rows(Path(name)), jobs_rows,
+                engine_rows, lambda: command_rows(Path(name)), jobs_rows, bench_simulator.rows,
             ]  # fmt: skip
             for part in track(parts, "measuring", console=Console(stderr=True), transient=True):
                 for row in part():
                     table.add_row(*row)
-    except CorpusError as error:
+    except (CorpusError, bench_simulator.BenchError) as error:
         console.print(f"error: {error}", markup=False)
     console.print(table)
 

@@ -9,9 +9,14 @@ control flow are torch_npu's own; the accuracy and the speed of NPU kernels are 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 SWITCH = "CUDA2NPU_SIMULATE"
 """The environment variable that asks for the simulated NPU in a process and its children."""
+
+
+RECORDED = "CUDA2NPU_SMOKE"
+"""The environment variable that names the smoke run whose script started a process."""
 
 
 class SimulatorError(Exception):
@@ -24,3 +29,5 @@ def autoload() -> None:
         from cuda2npu.simulator.activate import activate
 
         activate()
+    if os.environ.get(RECORDED):
+        import_module("cuda2npu.smoke.adopted").adopt()

@@ -94,6 +94,13 @@ _CAUSES = (
         "with `.cpu()` and move the result back",
     ),
     _known(
+        r"attempted relative import with no known parent package",
+        "script of a package",
+        "the script imports its neighbours relatively, which Python allows with `-m` alone",
+        "write a script of two lines that imports the module and calls its main function, and "
+        "smoke that",
+    ),
+    _known(
         r"ModuleNotFoundError|ImportError",
         "missing module",
         "a module cannot be imported on this machine",

@@ -89,9 +89,9 @@ def error_chart(rows: Sequence[Row]) -> str:
         y = index * _BAR + 4
         bars.append(
             f'<text x="{name_width - 6}" y="{y + 12}" text-anchor="end">'
-            f"{escape(row.name[-40:])}</text>"
+            f"{escape(row.title[-40:])}</text>"
             f'<rect x="{name_width}" y="{y}" width="{width:.1f}" height="{_BAR - 4}" '
-            f'fill="{_FILL[row.status]}"><title>{escape(row.name)}: '
+            f'fill="{_FILL[row.status]}"><title>{escape(row.title)}: '
             f"{row.metrics.max_abs:.3g}</title></rect>"
             f'<text x="{name_width + width + 6:.1f}" y="{y + 12}">'
             f"{row.metrics.max_abs:.1e}</text>"

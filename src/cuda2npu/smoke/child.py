@@ -11,21 +11,43 @@ import os
 import platform
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuda2npu.smoke.spec import Spec
 
+if TYPE_CHECKING:
+    from cuda2npu.smoke.record import Recorder
+
 BOOTSTRAP = "import sys; sys.path.pop(0); from cuda2npu.smoke.child import main; main(sys.argv[1])"
+
+is_root = False
+"""Whether this process was started by the stage, not by the script."""
 
 
 def main(spec_path: str) -> None:
+    global is_root
+    is_root = True
     spec = Spec.read(Path(spec_path))
     faulthandler.enable()
+    if spec.cuda_on_cpu:
+        _hide("torch_npu")
     import torch
 
+    recorder = instrument(torch, spec, Path(spec.folder))
+    extra = _run(spec)
+    recorder.finish({**extra, "environment": environment_of(torch)})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if extra.get("error"):
+        sys.exit(1)
+
+
+def instrument(torch: Any, spec: Spec, folder: Path) -> Recorder:
+    """Lead and record this process from here on."""
     from cuda2npu.smoke import randomness
     from cuda2npu.smoke.placement import Placement
     from cuda2npu.smoke.record import Recorder
@@ -35,8 +57,8 @@ def main(spec_path: str) -> None:
         from cuda2npu.smoke.cuda_on_cpu import activate
 
         _hide("torch_npu")
-        placement = activate()
-    recorder = Recorder(spec, placement)
+        placement = activate(spec.devices)
+    recorder = Recorder(spec, placement, folder)
     recorder.install()
     _run_eagerly(torch)
     if not spec.dropout:
@@ -45,13 +67,17 @@ def main(spec_path: str) -> None:
         mode: Any = randomness.DrawOnHost()
         mode.__enter__()
     randomness.seed(spec.seed)
-    recorder.extra = {"environment": _environment(torch)}
-    extra = _run(spec)
-    recorder.finish({**extra, "environment": _environment(torch)})
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if extra.get("error"):
-        sys.exit(1)
+    recorder.extra = {"environment": environment_of(torch)}
+    watch_forks(recorder, spec)
+    return recorder
+
+
+def watch_forks(recorder: Recorder, spec: Spec) -> None:
+    """A process that is forked has a record of its own."""
+    from cuda2npu.smoke.adopted import forked
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: forked(recorder, spec))
 
 
 def _hide(package: str) -> None:
@@ -78,20 +104,37 @@ def _run(spec: Spec) -> dict[str, Any]:
         raise StepsDone("timeout")
 
     signal.signal(signal.SIGTERM, stop)
+    # Says where a process hangs that native code keeps from its handlers: in a collective.
+    faulthandler.register(signal.SIGTERM, chain=True)
+    try:
+        return _how_it_ends(spec)
+    except StepsDone as done:  # also when the time is up while an error is dealt with
+        return {"ended": str(done) or "steps"}
+    finally:
+        faulthandler.unregister(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _how_it_ends(spec: Spec) -> dict[str, Any]:
+    from cuda2npu.smoke.record import StepsDone
+
     try:
         _execute(spec)
-    except StepsDone as done:
-        return {"ended": str(done) or "steps"}
+    except StepsDone:
+        raise
     except SystemExit as leave:
-        if leave.code in (None, 0):
-            return {"ended": "script"}
-        return {"ended": "error", "error": _error(leave)}
+        return ended_by(leave)
     except BaseException as error:
         traceback.print_exc()
-        return {"ended": "error", "error": _error(error)}
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return ended_by(error)
     return {"ended": "script"}
+
+
+def ended_by(error: BaseException | None) -> dict[str, Any]:
+    """How a process ended that this exception leaves."""
+    if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+        return {"ended": "script"}
+    return {"ended": "error", "error": _error(error)}
 
 
 def _execute(spec: Spec) -> None:
@@ -125,10 +168,16 @@ def _error(error: BaseException) -> dict[str, Any]:
     places = [{"file": f.filename, "line": f.lineno, "function": f.name} for f in frames]
     if isinstance(error, SyntaxError) and error.filename:
         places.append({"file": error.filename, "line": error.lineno, "function": ""})
-    return {"type": type(error).__name__, "message": str(error), "frames": places, "text": text}
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "frames": places,
+        "text": text,
+        "when": time.time(),
+    }
 
 
-def _environment(torch: Any) -> dict[str, str]:
+def environment_of(torch: Any) -> dict[str, str]:
     torch_npu = sys.modules.get("torch_npu")
     found = {
         "python": platform.python_version(),

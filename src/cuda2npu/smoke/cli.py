@@ -27,11 +27,24 @@ Steps = Annotated[
 ]
 Timeout = Annotated[float, typer.Option(metavar="S", min=1, help="Seconds that each run may take.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random draws, in both runs.")]
+Processes = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Start N processes, as torchrun does.")
+]
+Devices = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Devices where they are simulated; N of --nproc, or 1."),
+]
+Device = Annotated[str, typer.Option(metavar="NAME", help="npu, which never falls back.")]
 NoDropout = Annotated[bool, typer.Option("--no-dropout", help="Turn dropout off in both runs.")]
 
 Reference = Annotated[Path | None, typer.Option(metavar="DIR", help="Compare with this capture.")]
 Rewritten = Annotated[
     Path | None, typer.Option(metavar="PATH", help="Run this file or folder as rewritten.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+Release = Annotated[
+    str | None,
+    typer.Option("--torch-npu", metavar="RELEASE", help="The installed one by default."),
 ]
 Page = Annotated[
     Path | None,
@@ -45,16 +58,16 @@ def smoke(
     steps: Steps = 5,
     reference: Reference = None,
     rewritten: Rewritten = None,
-    device: Annotated[str, typer.Option(metavar="NAME", help="npu, which never falls back.")] = (
-        "npu"
-    ),
+    nproc: Processes = 0,
+    devices: Devices = 0,
+    device: Device = "npu",
     timeout: Timeout = 600.0,
     no_dropout: NoDropout = False,
     seed: Seed = 0,
     cosine: Annotated[float, typer.Option(help="Least cosine similarity of a tensor.")] = 0.99,
     max_abs: Annotated[float, typer.Option(help="Largest absolute error of a value.")] = 0.01,
     mean_abs: Annotated[float, typer.Option(help="Mean error that is pointed out.")] = 1e-4,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: AsJson = False,
     report: Page = None,
     preserve_numerics: Annotated[
         bool | None,
@@ -63,10 +76,7 @@ def smoke(
     unsafe: Annotated[
         bool | None, typer.Option("--unsafe/--no-unsafe", help="As for rewrite.")
     ] = None,
-    torch_npu: Annotated[
-        str | None,
-        typer.Option("--torch-npu", metavar="RELEASE", help="The installed one by default."),
-    ] = None,
+    torch_npu: Release = None,
 ) -> None:
     """Run the rewritten script on an NPU, real or simulated, and compare it with the original.
 
@@ -80,6 +90,8 @@ def smoke(
 
     request = replace(
         _request(script, arguments, steps, timeout, seed, no_dropout),
+        nproc=nproc,
+        devices=devices,
         reference=reference,
         rewritten=rewritten,
         tolerance=Tolerance(cosine, max_abs, mean_abs),

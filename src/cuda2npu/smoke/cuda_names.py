@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -17,14 +18,19 @@ MEMORY = 64 * 2**30
 NAME = "CPU in place of CUDA"
 
 _NOTHING = (
-    "set_device synchronize empty_cache manual_seed manual_seed_all seed seed_all init _lazy_init "
+    "synchronize empty_cache manual_seed manual_seed_all seed seed_all init _lazy_init "
     "reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached ipc_collect "
     "reset_accumulated_memory_stats set_per_process_memory_fraction set_sync_debug_mode "
     "set_stream _sleep"
 ).split()
 _ZERO = (
     "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
-    "max_memory_cached current_device utilization initial_seed"
+    "max_memory_cached utilization initial_seed"
+).split()
+_REDUCE = "all_reduce reduce reduce_scatter reduce_scatter_tensor".split()
+_RANDOM = (
+    "get_rng_state get_rng_state_all set_rng_state set_rng_state_all manual_seed "
+    "manual_seed_all seed seed_all initial_seed"
 ).split()
 _TYPES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
 
@@ -80,8 +86,8 @@ class Event:
         pass
 
 
-def replace_names(meant_for_cuda: Meant) -> None:
-    _replace_torch_cuda()
+def replace_names(meant_for_cuda: Meant, devices: int = 1) -> None:
+    _replace_torch_cuda(devices)
     _replace_mixed_precision()
     _replace_parallel(meant_for_cuda)
     _replace_loading(meant_for_cuda)
@@ -94,7 +100,7 @@ def _set(owner: Any, **values: Any) -> None:
         setattr(owner, name, value)
 
 
-def _replace_torch_cuda() -> None:
+def _replace_torch_cuda(devices: int) -> None:
     cuda = torch.cuda
     for name in _NOTHING:
         setattr(cuda, name, lambda *_, **__: None)
@@ -111,7 +117,7 @@ def _replace_torch_cuda() -> None:
         is_initialized=lambda: True,
         is_bf16_supported=lambda *_, **__: True,
         is_current_stream_capturing=lambda: False,
-        device_count=lambda: 1,
+        device_count=lambda: devices,
         get_device_name=lambda *_: NAME,
         get_device_capability=lambda *_: (8, 0),
         get_device_properties=lambda *_: properties,
@@ -131,6 +137,9 @@ def _replace_torch_cuda() -> None:
         device=lambda *_: contextlib.nullcontext(),
         device_of=lambda *_: contextlib.nullcontext(),
     )
+    _replace_current_device()
+    for name in _RANDOM:
+        setattr(cuda.random, name, getattr(cuda, name))
     if hasattr(cuda, "nvtx"):
         _set(
             cuda.nvtx,
@@ -139,6 +148,17 @@ def _replace_torch_cuda() -> None:
             mark=lambda *_: None,
             range=lambda *_, **__: contextlib.nullcontext(),
         )
+
+
+def _replace_current_device() -> None:
+    current = 0
+
+    def set_device(device: Any) -> None:
+        nonlocal current
+        device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        current = device.index or 0
+
+    _set(torch.cuda, set_device=set_device, current_device=lambda: current)
 
 
 def _replace_mixed_precision() -> None:
@@ -177,10 +197,34 @@ def _replace_parallel(meant_for_cuda: Meant) -> None:
         make(self, module, None, None, *rest, **options)
 
     parallel.__init__ = init_ddp
-    for name in ("init_process_group", "new_group"):
-        function = _over_gloo(getattr(c10d, name), meant_for_cuda)
-        setattr(c10d, name, function)
-        setattr(torch.distributed, name, function)
+    made = {
+        name: _over_gloo(getattr(c10d, name), meant_for_cuda)
+        for name in ("init_process_group", "new_group")
+    }
+    made |= {name: _averaging(getattr(c10d, name)) for name in _REDUCE}
+    made["is_nccl_available"] = lambda: True
+    for owner in (c10d, torch.distributed):
+        _set(owner, **made)
+
+
+def _averaging(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Gloo knows no average: the sum, and then the share of each rank."""
+    signature = inspect.signature(reduce)
+
+    def averaging(*args: Any, **options: Any) -> Any:
+        given = signature.bind(*args, **options)
+        distributed: Any = torch.distributed
+        if given.arguments.get("op") != distributed.ReduceOp.AVG:
+            return reduce(*args, **options)
+        given.arguments["op"] = distributed.ReduceOp.SUM
+        work = reduce(*given.args, **given.kwargs)
+        if work is not None:
+            work.wait()
+        size = distributed.get_world_size(given.arguments.get("group"))
+        next(iter(given.arguments.values())).div_(size)
+        return work
+
+    return averaging
 
 
 def _over_gloo(function: Callable[..., Any], meant_for_cuda: Meant) -> Callable[..., Any]:

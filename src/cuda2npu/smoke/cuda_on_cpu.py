@@ -139,11 +139,11 @@ def _options(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in named.items() if value is not None}
 
 
-def activate() -> MarkedPlacement:
-    """Turn it on for the rest of the process."""
+def activate(devices: int = 1) -> MarkedPlacement:
+    """Turn it on for the rest of the process, which then sees that many devices."""
     placement = MarkedPlacement()
     mode: Any = CudaOnCpu(placement)
-    replace_names(meant_for_cuda)
+    replace_names(meant_for_cuda, devices)
     root: Any = torch
     root.set_default_device = mode.set_default_device
     mode.__enter__()

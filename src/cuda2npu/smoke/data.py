@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from cuda2npu.smoke.outcome import First, Row
+from cuda2npu.smoke.outcome import Comparison, First, Row
 from cuda2npu.smoke.stage import Report
 
 VERDICTS = ("match", "differs", "could not run")
@@ -38,6 +38,8 @@ def as_data(report: Report) -> dict[str, Any]:
         "suspects": [asdict(edit) for edit in report.suspects],
         "notes": [asdict(note) for note in report.notes],
     }
+    if report.ranks:
+        found["ranks"] = [_rank(rank, one) for rank, one in report.ranks.items()]
     if comparison is not None:
         found["problems"] = comparison.problems
         found["first"] = _first(comparison.first)
@@ -53,9 +55,19 @@ def _first(first: First | None) -> dict[str, Any] | None:
     return None if first is None else asdict(first)
 
 
+def _rank(rank: int, comparison: Comparison) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "matches": comparison.matches,
+        "total": asdict(comparison.total),
+        "losses": [{"reference": old, "npu": new} for old, new in comparison.losses],
+    }
+
+
 def _row(row: Row) -> dict[str, Any]:
     return {
         "name": row.name,
+        "rank": row.rank,
         "kind": row.kind,
         "calls": row.calls,
         "status": row.status.value,

@@ -26,10 +26,13 @@ class Failure:
     cause: Cause | None = None
 
 
+_LAST_LINES = 8
+
+
 def failure(which: str, run: Run | None, ended: Ended, overlay: Overlay | None) -> Failure | None:
     """None when the run got to its end, or as far as it was asked to."""
     if run is not None and run.error is not None:
-        return _raised(which, run, overlay)
+        return _raised(which, run, ended, overlay)
     if run is not None:
         return None
     if ended.timed_out:
@@ -43,7 +46,7 @@ def failure(which: str, run: Run | None, ended: Ended, overlay: Overlay | None) 
     return Failure(which, how, output, cause=cause_of(kind, message, ended.code))
 
 
-def _raised(which: str, run: Run, overlay: Overlay | None) -> Failure:
+def _raised(which: str, run: Run, ended: Ended, overlay: Overlay | None) -> Failure:
     assert run.error is not None
     error = run.error
     pairs = []
@@ -52,10 +55,15 @@ def _raised(which: str, run: Run, overlay: Overlay | None) -> Failure:
         if original is not None and frame["line"]:
             pairs.append(pair(original, Path(frame["file"]), frame["line"]))
     summary = f"{error['type']}: {error['message']}".rstrip(": ")
+    text = _own_frames(error["text"])
+    if error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does
+        text = "\n".join([*ended.output.rstrip().splitlines()[-_LAST_LINES:], ""])
+    if run.rank is not None:
+        summary = f"rank {run.rank}: {summary}"
     return Failure(
         which,
         summary,
-        _with_originals(_own_frames(error["text"]), overlay),
+        _with_originals(text, overlay),
         tuple(pairs),
         cause_of(error["type"], error["message"]),
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cuda2npu.smoke.lines import pair
 from cuda2npu.smoke.overlay import Overlay
+from cuda2npu.smoke.spec import SIMULATOR_NOTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,23 @@ class Note:
     count: int
 
 
-def read_notes(file: Path, overlay: Overlay) -> list[Note]:
-    """The notes with their places in the original files."""
+def read_notes(folder: Path, overlay: Overlay) -> list[Note]:
+    """The notes of all processes of a run with their places in the original files.
+
+    What several of them saw is told once, as often as the one that saw it most.
+    """
+    found: dict[Note, Note] = {}
+    name = Path(SIMULATOR_NOTES)
+    for file in sorted(folder.glob(f"**/{name.stem}*{name.suffix}")):
+        for note in _read(file, overlay):
+            key = replace(note, count=0)
+            known = found.get(key)
+            if known is None or note.count > known.count:
+                found[key] = note
+    return list(found.values())
+
+
+def _read(file: Path, overlay: Overlay) -> list[Note]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

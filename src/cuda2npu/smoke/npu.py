@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from cuda2npu.simulator import SWITCH
 from cuda2npu.smoke.spec import SIMULATOR_NOTES, SmokeError
 
 
@@ -24,9 +25,10 @@ def has_npu() -> bool:
     return bool(real_npus())
 
 
-def has_gpu() -> bool:
-    """Whether there is a GPU that the installed torch was built for."""
-    if not any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")):
+def has_gpu(devices: int = 1) -> bool:
+    """Whether there are that many GPUs that the installed torch was built for."""
+    found = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if found < devices and not (devices == 1 and Path("/dev/dxg").exists()):
         return False
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
@@ -39,21 +41,21 @@ def has_gpu() -> bool:
 
 
 def reference_environment() -> dict[str, str]:
-    """The reference sees no NPU, and loads no package for one by itself."""
-    return {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    """The reference sees no NPU; what torch loads by itself leads the processes it starts."""
+    return {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1", SWITCH: ""}
 
 
-def machine(folder: Path) -> Machine:
+def machine(folder: Path, devices: int = 1) -> Machine:
     """The real NPU when there is one; raises SmokeError when there can be none."""
     for name in ("torch", "torch_npu", "safetensors"):
         if find_spec(name) is None:
             raise SmokeError(f"{name} is not installed; do: pip install 'cuda2npu[smoke]'")
     if has_npu():
         return Machine({}, simulated=False)
-    return Machine(_simulator(folder / SIMULATOR_NOTES), simulated=True)
+    return Machine(_simulator(folder / SIMULATOR_NOTES, devices), simulated=True)
 
 
-def _simulator(notes: Path) -> dict[str, str]:
+def _simulator(notes: Path, devices: int) -> dict[str, str]:
     """The environment that gives a child a simulated NPU."""
     from cuda2npu.simulator import SimulatorError
     from cuda2npu.simulator.build import libraries
@@ -61,7 +63,7 @@ def _simulator(notes: Path) -> dict[str, str]:
     from cuda2npu.simulator.record import RECORD_VARIABLE
 
     try:
-        found = variables(simulation(), libraries(), os.environ)
+        found = variables(simulation(devices), libraries(), os.environ)
     except SimulatorError as error:
         raise SmokeError(f"there is no NPU here, and none can be simulated: {error}") from None
     return {**found, RECORD_VARIABLE: str(notes)}

@@ -27,6 +27,13 @@ class Run:
     environment: dict[str, str] = field(default_factory=dict)
     marked: bool = False
     """Whether CUDA was led to the CPU, so that marks say what was meant for CUDA."""
+    rank: int | None = None
+    """Its own rank, where it knows one."""
+    started: float = 0.0
+
+    @property
+    def trained(self) -> bool:
+        return any(event["kind"] != "call" for event in self.events)
 
     @property
     def losses(self) -> list[float]:
@@ -52,6 +59,8 @@ def read_run(folder: Path, *, marked: bool = False) -> Run:
         data.get("error"),
         data["environment"],
         marked,
+        data.get("rank"),
+        data.get("started", 0.0),
     )
 
 
@@ -73,6 +82,12 @@ class Row:
     metrics: Metrics = field(default_factory=Metrics)
     status: Status = Status.OK
     reasons: list[str] = field(default_factory=list)
+    rank: int | None = None
+    """Whose line it is, where it is not that of the only process or of rank 0."""
+
+    @property
+    def title(self) -> str:
+        return self.name if self.rank is None else f"rank {self.rank}: {self.name}"
 
     def add(self, metrics: Metrics, failures: list[str], pointed: list[str]) -> None:
         self.calls += 1
@@ -104,6 +119,7 @@ class First:
     text: str
     step: int
     reasons: tuple[str, ...]
+    rank: int | None = None
 
 
 @dataclass(slots=True)

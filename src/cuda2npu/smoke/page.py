@@ -120,7 +120,7 @@ def _rows(rows: Iterable[Row]) -> str:
         status = row.status.value
         reasons = "; ".join(row.reasons)
         body.append(
-            f'<tr><td><code>{escape(row.name)}</code></td>{cells}<td class="{_class(status)}">'
+            f'<tr><td><code>{escape(row.title)}</code></td>{cells}<td class="{_class(status)}">'
             f"{escape(status)}{': ' + escape(reasons) if reasons else ''}</td></tr>"
         )
     return (

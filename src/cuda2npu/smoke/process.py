@@ -1,4 +1,4 @@
-"""Runs a child in a process group of its own, and leaves nothing of it behind."""
+"""Runs each child in a process group of its own, and leaves nothing of any behind."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from cuda2npu.simulator import RECORDED
 from cuda2npu.smoke.child import BOOTSTRAP
 from cuda2npu.smoke.spec import PROGRESS, RECORD, Spec
 
 GRACE = 15.0
 """Seconds a child has to write its record once its time is up, or to end once it is written."""
 _POLL = 0.1
+SPEC = "spec.json"
+OUTPUT = "output.txt"
 
 Tell = Callable[[str], None]
 
@@ -37,53 +40,117 @@ def run_child(
     spec: Spec, environment: Mapping[str, str], timeout: float, tell: Tell = lambda _: None
 ) -> Ended:
     """Run the script of ``spec``; raises KeyboardInterrupt after the whole group is gone."""
-    folder = Path(spec.folder)
-    spec.write(folder / "spec.json")
-    log = folder / "output.txt"
+    return run_children([(spec, environment)], timeout, tell)[0]
+
+
+def run_children(
+    runs: Sequence[tuple[Spec, Mapping[str, str]]], timeout: float, tell: Tell = lambda _: None
+) -> list[Ended]:
+    """Run all at once. They end together: some seconds after one fails, the others are ended."""
     began = time.monotonic()
-    with log.open("wb") as stream:
-        child = subprocess.Popen(
-            [sys.executable, "-c", BOOTSTRAP, str(folder / "spec.json")],
+    with ExitStack() as stack:
+        stack.enter_context(_signals_stop())
+        children = [stack.enter_context(_started(*run)) for run in runs]
+        timed_out = _wait(children, began + timeout, tell)
+    seconds = time.monotonic() - began
+    return [
+        Ended(child.process.returncode, timed_out, seconds, _tail(child.folder / OUTPUT))
+        for child in children
+    ]
+
+
+class _Child(NamedTuple):
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+
+@contextmanager
+def _started(spec: Spec, extra: Mapping[str, str]) -> Iterator[_Child]:
+    """The child; at the end, however it comes, no process of its group is left."""
+    folder = Path(spec.folder)
+    spec.write(folder / SPEC)
+    with (folder / OUTPUT).open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-c", BOOTSTRAP, str(folder / SPEC)],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env=_environment(environment),
+            env=_environment(extra, folder, spec.device != "npu"),
             start_new_session=True,
         )
-        with _all_gone(child):
-            timed_out = _wait(child, folder, began + timeout, tell)
-    seconds = time.monotonic() - began
-    return Ended(child.returncode, timed_out, seconds, _tail(log))
+        try:
+            yield _Child(process, folder)
+        finally:
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
 
 
-def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    return {
+def _environment(extra: Mapping[str, str], folder: Path, hidden: bool) -> dict[str, str]:
+    environment = {
         **os.environ,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
+        RECORDED: str(folder / SPEC),
         **extra,
     }
+    if hidden:
+        search = [_without_torch_npu(folder), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(part for part in search if part)
+    return environment
 
 
-def _wait(child: subprocess.Popen[bytes], folder: Path, end: float, tell: Tell) -> bool:
-    """Wait for the end of the child or of its time; whether the time was up."""
+def _without_torch_npu(folder: Path) -> str:
+    """A folder for the search path that hides the entry point by which torch loads torch_npu."""
+    metadata = folder / "hidden" / "torch_npu-0.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True, exist_ok=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: torch_npu\nVersion: 0\n", encoding="utf-8")
+    return str(metadata.parent.parent)
+
+
+def _wait(children: Sequence[_Child], end: float, tell: Tell) -> bool:
+    """Wait for the end of the children or of their time; whether the time was up."""
     timed_out = False
-    written: float | None = None
-    while child.poll() is None:
+    limits: dict[Path, float] = {}  # when a child is killed
+    while running := [child for child in children if child.process.poll() is None]:
         now = time.monotonic()
-        if written is None and (folder / RECORD).exists():
-            written = now
-        if not timed_out and written is None and now >= end:
+        failed = any(child.process.returncode for child in children)
+        late = [child for child in running if now >= end and not _written(child)]
+        if late and not timed_out:
             timed_out = True
-            end = now + GRACE
-            child.terminate()
-        elif (timed_out and now >= end) or (written is not None and now - written > GRACE):
-            break
-        tell(_progress(folder))
+            for child in late:
+                _signal_group(child.process, signal.SIGTERM)
+        for child in running:
+            if failed or timed_out or _written(child):
+                limits.setdefault(child.folder, now + GRACE)
+            if now >= limits.get(child.folder, now + 1):
+                _signal_group(child.process, signal.SIGKILL)
+        tell(_progress(children[0].folder))
         with suppress(subprocess.TimeoutExpired):
-            child.wait(_POLL)
+            running[0].process.wait(_POLL)
+    if timed_out:
+        _wait_for_groups(children)
     return timed_out
+
+
+def _written(child: _Child) -> bool:
+    return (child.folder / RECORD).exists()
+
+
+def _wait_for_groups(children: Sequence[_Child]) -> None:
+    """Processes below a child were told to end too, and write what they recorded."""
+    end = time.monotonic() + GRACE / 3
+    while time.monotonic() < end and any(_signal_group(child.process, 0) for child in children):
+        time.sleep(_POLL)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Whether there was a process left in the group."""
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def _progress(folder: Path) -> str:
@@ -96,8 +163,8 @@ def _progress(folder: Path) -> str:
 
 
 @contextmanager
-def _all_gone(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """At the end, however it comes, no process of the group is left."""
+def _signals_stop() -> Iterator[None]:
+    """Signals that end this process unwind it, so that the children are ended first."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -108,9 +175,6 @@ def _all_gone(child: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
         for number, handler in previous.items():
             signal.signal(number, handler)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from torch.optim import optimizer as optim
 from cuda2npu.smoke.leaves import Keeper, flatten
 from cuda2npu.smoke.naming import Names
 from cuda2npu.smoke.placement import Placement
-from cuda2npu.smoke.spec import PROGRESS, RECORD, TENSORS, Spec
+from cuda2npu.smoke.spec import PROGRESS, RECORD, SIMULATOR_NOTES, TENSORS, Spec
 
 CALLS_WITH_VALUES = 8
 """Calls of one module whose values are kept; of later ones the figures alone."""
@@ -31,23 +34,47 @@ class StepsDone(BaseException):
 class Recorder:
     """Hooks that see every module call, backward pass and optimizer step."""
 
-    def __init__(self, spec: Spec, placement: Placement) -> None:
+    def __init__(self, spec: Spec, placement: Placement, folder: Path) -> None:
         self._spec = spec
-        self._folder = Path(spec.folder)
+        self._folder = folder
         self._placement = placement
         self._keeper = Keeper()
         self._names = Names()
         self._calls: dict[str, int] = {}
         self._steps: dict[int, int] = {}
+        self._gradients: dict[int, float] = {}
         self._optimizers: list[Any] = []
         self._events: list[dict[str, Any]] = []
         self._handles: list[Any] = []
         self._losses = 0
         self._busy = self._inside = False
-        self._stopped = False
+        self._stopped = self._finished = False
         self.extra: dict[str, Any] = {}
         """What is known about the process, for a record that has to be written from inside."""
         self._told = 0.0
+        self._rank: int | None = None
+        self._started = time.time()
+        self.in_child = False
+        """Whether the script started this process: its end is not that of the run."""
+        self.first_event: Callable[[], None] = lambda: None
+
+    def restart(self, folder: Path) -> None:
+        """Forget what was recorded in the process that this one was forked from."""
+        self._folder = folder
+        self._keeper = Keeper()
+        self._calls, self._steps, self._events, self._losses = {}, {}, [], 0
+        self._busy = self._inside = self._stopped = False
+        self._started = time.time()
+        self.in_child = True
+
+    @property
+    def empty(self) -> bool:
+        return not self._events
+
+    def _add(self, event: dict[str, Any]) -> None:
+        self._events.append(event)
+        if len(self._events) == 1:
+            self.first_event()
 
     def install(self) -> None:
         self._handles = [
@@ -80,7 +107,7 @@ class Recorder:
                 placed = self._placement.of_module(module)
                 if placed is not None:
                     event["placed"] = placed
-                self._events.append(event)
+                self._add(event)
         finally:
             self._busy = False
         self._progress()
@@ -127,7 +154,7 @@ class Recorder:
                 event: dict[str, Any] = {"kind": "loss", "name": "loss", "call": self._losses}
                 event["out"] = [{"path": "", **self._keeper.entry(tensor)}]
                 event["value"] = float(tensor.detach().float().sum().cpu())
-                self._events.append(event)
+                self._add(event)
         finally:
             self._busy = False
 
@@ -144,14 +171,25 @@ class Recorder:
 
         optimizers.__init__ = seen_init
 
-    def _before_step(self, optimizer: Any, *_: Any) -> None:
+    def _before_step(self, optimizer: Any, args: Any = (), options: Any = None) -> None:
         if self._spec.steps and self._steps.get(id(optimizer), 0) >= self._spec.steps:
             self._stop()
+        if not any(map(callable, _values(args, options))):  # a closure computes them in the step
+            with torch.no_grad(), self._placement.paused():
+                self._gradients = {
+                    id(p): _norm(p.grad) for p in _parameters(optimizer) if p.grad is not None
+                }
 
     def _stop(self) -> None:
-        """End the script; where it catches everything and goes on, the whole process."""
-        if self._stopped:
+        """End the script; where it catches everything and goes on, the whole process.
+
+        A process that the script started ends at once and in order, whatever waits for it.
+        """
+        if self._stopped or self.in_child:
             self.finish({**self.extra, "ended": "steps"})
+            sys.stdout.flush()
+            sys.stderr.flush()
+            _end_helpers()
             os._exit(0)
         self._stopped = True
         raise StepsDone
@@ -160,6 +198,7 @@ class Recorder:
         if self._stopped:
             self._stop()
         step = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
+        self._rank = _rank() if self._rank is None else self._rank
         self._busy = True
         try:
             with torch.no_grad(), self._placement.paused():
@@ -167,7 +206,7 @@ class Recorder:
                 event: dict[str, Any] = {"kind": "step", "name": name, "call": step}
                 event["norms"] = self._norms(optimizer)
                 event["losses"] = self._losses
-                self._events.append(event)
+                self._add(event)
         finally:
             self._busy = False
         self._progress(force=True)
@@ -187,12 +226,14 @@ class Recorder:
     def _norms(self, optimizer: Any) -> dict[str, dict[str, Any]]:
         names = self._names.parameters()
         found: dict[str, dict[str, Any]] = {}
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        for index, parameter in enumerate(parameters):
-            gradient = parameter.grad
+        before, self._gradients = self._gradients, {}
+        for index, parameter in enumerate(_parameters(optimizer)):
+            gradient = before.get(id(parameter))  # a step may change them: SGD with nesterov does
+            if gradient is None and parameter.grad is not None:
+                gradient = _norm(parameter.grad)
             found[names.get(id(parameter), f"parameter {index}")] = {
                 "parameter": _norm(parameter),
-                "gradient": None if gradient is None else _norm(gradient),
+                "gradient": gradient,
                 "device": parameter.device.type,
                 "placed": self._placement.of_tensor(parameter),
             }
@@ -204,13 +245,17 @@ class Recorder:
             self._told = now
             steps = max(self._steps.values(), default=0)
             text = json.dumps({"steps": steps, "calls": len(self._events), "losses": self._losses})
-            (self._folder / PROGRESS).write_text(text, encoding="utf-8")
+            if not self._rank:
+                (Path(self._spec.folder) / PROGRESS).write_text(text, encoding="utf-8")
 
     def finish(self, extra: dict[str, Any]) -> None:
         """Take the hooks away, add the final state, and write everything to the folder."""
         from safetensors.numpy import save_file
 
-        self._busy = True
+        if self._finished:
+            return
+        self._busy = self._finished = True
+        rank = _rank() if self._rank is None else self._rank
         for handle in self._handles:
             handle.remove()
         with torch.no_grad(), self._placement.paused():
@@ -220,13 +265,24 @@ class Recorder:
             "state": state,
             "modules": self._names.places(),
             "steps": max(self._steps.values(), default=0),
+            "rank": _rank_variable() if rank is None else rank,
+            "started": self._started,
             **extra,
         }
         self._names.close()
+        self._folder.mkdir(exist_ok=True)
         save_file(self._keeper.values, str(self._folder / TENSORS))
         temporary = self._folder / (RECORD + ".tmp")
         temporary.write_text(json.dumps(record), encoding="utf-8")
         temporary.replace(self._folder / RECORD)
+        if self.in_child or self._stopped:
+            self._write_notes()
+
+    def _write_notes(self) -> None:
+        """What the simulator saw, should this process not come to write it at its exit."""
+        simulator = sys.modules.get("cuda2npu.simulator.record")
+        if simulator is not None and simulator.events():
+            simulator.dump(self._folder / SIMULATOR_NOTES)
 
     def _state(self) -> list[dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
@@ -240,6 +296,26 @@ class Recorder:
         return list(found.values())
 
 
+def _rank() -> int | None:
+    """The rank in the process group, while there is one."""
+    distributed: Any = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return int(distributed.get_rank())
+
+
+def _rank_variable() -> int | None:
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _end_helpers() -> None:
+    """What ``multiprocessing`` does at an exit: workers hold open what others wait for."""
+    for process in multiprocessing.active_children():
+        if process.daemon:
+            process.terminate()
+
+
 def _remembering(scale: Any) -> Any:
     """A scaled loss knows the loss: the scale itself may differ from device to device."""
 
@@ -250,6 +326,15 @@ def _remembering(scale: Any) -> Any:
         return scaled
 
     return seen_scale
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _values(args: Any, options: Any) -> list[Any]:
+    """What a step was called with, less the optimizer itself."""
+    return [value for value in (*args[1:], *(options or {}).values()) if value is not None]
 
 
 def _norm(tensor: Any) -> float:

@@ -36,6 +36,8 @@ class Spec:
     """Optimizer steps after which the run ends; 0 is when the script ends."""
     seed: int = 0
     dropout: bool = True
+    devices: int = 1
+    """How many devices the script sees, where they are not real."""
     mapped: tuple[tuple[str, str], ...] = field(default=())
     """Folders of the project and the copies that stand in for them on ``sys.path``."""
 

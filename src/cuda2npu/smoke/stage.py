@@ -15,14 +15,13 @@ from cuda2npu.smoke.closure import closure, project_root
 from cuda2npu.smoke.compare import compare
 from cuda2npu.smoke.failure import Failure, failure
 from cuda2npu.smoke.notes import Note, read_notes
-from cuda2npu.smoke.outcome import Comparison, Run, read_run
+from cuda2npu.smoke.outcome import Comparison, Run
 from cuda2npu.smoke.overlay import Overlay, rewritten
-from cuda2npu.smoke.process import Ended, run_child
+from cuda2npu.smoke.process import Ended
+from cuda2npu.smoke.ranks import across, read_runs, run_ranks
 from cuda2npu.smoke.spec import (
     NPU,
-    RECORD,
     REFERENCE,
-    SIMULATOR_NOTES,
     SmokeError,
     Spec,
     Tolerance,
@@ -48,6 +47,14 @@ class Request:
     rewritten: Path | None = None
     tolerance: Tolerance = field(default_factory=Tolerance)
     options: Options = field(default_factory=Options)
+    nproc: int = 0
+    """Processes to start as torchrun does; 0 is the script alone."""
+    devices: int = 0
+    """Devices the script sees where they are simulated; 0 is one for each process."""
+
+    @property
+    def seen_devices(self) -> int:
+        return self.devices or max(self.nproc, 1)
 
 
 @dataclass(slots=True)
@@ -67,6 +74,8 @@ class Report:
     environment: dict[str, dict[str, str]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     steps: int = 0
+    ranks: dict[int, Comparison] = field(default_factory=dict)
+    """By rank, where the run had several."""
 
     @property
     def code(self) -> int:
@@ -81,15 +90,15 @@ def smoke(request: Request, tell: Tell = lambda _: None) -> Report:
     with _workspace() as folder:
         for name in (REFERENCE, NPU):
             (folder / name).mkdir()
-        machine = npu.machine(folder)
+        machine = npu.machine(folder, request.seen_devices)
         report = Report(request, simulated=machine.simulated)
         root = project_root(script, Path.cwd())
         overlay = _overlay(request, script, root, folder / "copy")
         report.edits = edits(overlay)
         old = _reference(request, script, folder / REFERENCE, report, tell)
         new = _npu_run(request, script, overlay, folder, report, machine, tell)
-        report.notes = read_notes(folder / SIMULATOR_NOTES, overlay)
-        if old is not None and new is not None and not report.failures:
+        report.notes = read_notes(folder, overlay)
+        if not report.failures:
             _compare(report, old, new, overlay)
         return report
 
@@ -101,9 +110,11 @@ def capture(request: Request, target: Path, tell: Tell = lambda _: None) -> Repo
     with _workspace() as folder:
         report = Report(request)
         run = _reference(request, script, folder, report, tell)
-        if run is not None and not report.failures:
+        if not report.failures:
+            if len(run) > 1:
+                raise SmokeError(f"{script}: a run of several processes cannot be kept yet")
             spec = _reference_spec(request, script, folder)
-            captured.keep(folder, target.resolve(), spec, run)
+            captured.keep(folder, target.resolve(), spec, run[0])
         return report
 
 
@@ -130,7 +141,7 @@ def _overlay(request: Request, script: Path, root: Path, copy: Path) -> Overlay:
 
 
 def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
-    gpu = npu.has_gpu()
+    gpu = npu.has_gpu(request.seen_devices)
     return Spec(
         str(script),
         request.arguments,
@@ -140,23 +151,25 @@ def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
         steps=request.steps,
         seed=request.seed,
         dropout=request.dropout,
+        devices=request.seen_devices,
     )
 
 
 def _reference(
     request: Request, script: Path, folder: Path, report: Report, tell: Tell
-) -> Run | None:
+) -> list[Run]:
     spec = _reference_spec(request, script, folder)
     if request.reference is not None:
         run, manifest = captured.load(request.reference, script, spec)
         where = "CPU" if manifest["device"] == "cpu" else "CUDA"
         report.reference_name = f"captured on {where} at {manifest['made']}"
         report.environment[REFERENCE] = run.environment
-        return run
+        return [run]
     where = "the CPU, CUDA calls led there" if spec.cuda_on_cpu else "CUDA"
     report.reference_name = f"the original on {where}"
-    ended = run_child(
+    ended = run_ranks(
         spec,
+        request.nproc,
         npu.reference_environment(),
         request.timeout,
         lambda text: tell(f"reference on {'CPU' if spec.cuda_on_cpu else 'CUDA'}: {text}"),
@@ -168,7 +181,7 @@ def _reference(
 def _npu_run(
     request: Request, script: Path, overlay: Overlay, folder: Path, report: Report,
     machine: npu.Machine, tell: Tell,
-) -> Run | None:  # fmt: skip
+) -> list[Run]:  # fmt: skip
     spec = Spec(
         str(overlay.copy / script.relative_to(overlay.root)),
         request.arguments,
@@ -178,11 +191,16 @@ def _npu_run(
         seed=request.seed,
         dropout=request.dropout,
         mapped=((str(overlay.root), str(overlay.copy)),),
+        devices=request.seen_devices,
     )
     environment = {**machine.environment, **_python_path(overlay)}
     where = "simulated NPU" if machine.simulated else "NPU"
-    ended = run_child(
-        spec, environment, request.timeout, lambda text: tell(f"rewritten on {where}: {text}")
+    ended = run_ranks(
+        spec,
+        request.nproc,
+        environment,
+        request.timeout,
+        lambda text: tell(f"rewritten on {where}: {text}"),
     )
     return _ended(NPU, folder / NPU, ended, overlay, report)
 
@@ -203,26 +221,56 @@ def _python_path(overlay: Overlay) -> dict[str, str]:
 
 
 def _ended(
-    which: str, folder: Path, ended: Ended, overlay: Overlay, report: Report, marked: bool = False
-) -> Run | None:
-    run = read_run(folder, marked=marked) if (folder / RECORD).exists() else None
-    report.seconds[which] = ended.seconds
-    if run is not None:
-        report.environment[which] = run.environment
-        report.steps = run.steps
-    failed = failure(which, run, ended, overlay)
-    if failed is not None:
-        report.failures.append(failed)
-    return run
+    which: str, folder: Path, ended: list[Ended], overlay: Overlay, report: Report,
+    marked: bool = False,
+) -> list[Run]:  # fmt: skip
+    """The runs of all ranks; the failure that came first is told, the others follow from it."""
+    runs = read_runs(folder, report.request.nproc, marked=marked)
+    report.seconds[which] = ended[0].seconds
+    left = [run for run in runs if run is not None]
+    if left:
+        report.environment[which] = left[0].environment
+        report.steps = left[0].steps
+    by_time = sorted(range(len(runs)), key=lambda number: _failed_at(runs[number]))
+    for number in by_time:
+        failed = failure(which, runs[number], ended[min(number, len(ended) - 1)], overlay)
+        if failed is not None:
+            report.failures.append(failed)
+            break
+    return left
 
 
-def _compare(report: Report, old: Run, new: Run, overlay: Overlay) -> None:
+def _failed_at(run: Run | None) -> float:
+    """When a run failed; a process that left no record was ended last, for the others."""
+    return run.error.get("when", 0.0) if run is not None and run.error else float("inf")
+
+
+def _compare(report: Report, old: list[Run], new: list[Run], overlay: Overlay) -> None:
     doubles = any(finding.fix.value == "numerics" and _is_double(finding.name)
                   for finding in overlay.applied)  # fmt: skip
-    report.comparison = compare(old, new, report.request.tolerance, lost_doubles=doubles)
+    tolerance = report.request.tolerance
+    pairs = list(zip(old, new, strict=False))
+    compared = {
+        number if a.rank is None else a.rank: compare(a, b, tolerance, lost_doubles=doubles)
+        for number, (a, b) in enumerate(pairs)
+    }
+    if len(old) == len(new) == 1:
+        (report.comparison,) = compared.values()
+    else:
+        report.ranks = compared
+        report.comparison = across(compared)
+    if len(old) != len(new):
+        report.comparison.problems.append(
+            f"the reference ran in {_processes(old)}, the rewritten script in {_processes(new)}"
+        )
     first = report.comparison.first
     if first is not None:
-        report.suspects = suspects(first.layer, report.edits, new, overlay)
+        run = next((b for a, b in pairs if first.rank in (None, a.rank)), new[0])
+        report.suspects = suspects(first.layer, report.edits, run, overlay)
+
+
+def _processes(runs: list[Run]) -> str:
+    return "one process" if len(runs) == 1 else f"{len(runs)} processes"
 
 
 def _is_double(name: str) -> bool:

@@ -75,8 +75,8 @@ def shown(rows: list[Row], limit: int = ROWS) -> list[Row]:
 
 def _cells(row: Row, name_width: int) -> Iterator[str]:
     metrics = row.metrics
-    long = len(row.name) > name_width
-    yield escape("…" + row.name[1 - name_width :] if long else row.name)
+    long = len(row.title) > name_width
+    yield escape("…" + row.title[1 - name_width :] if long else row.title)
     yield str(row.calls)
     if metrics.compared and row.kind != "step":
         yield f"{metrics.cosine:.6f}"
@@ -93,7 +93,7 @@ def _reasons(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         told = [reason for reason in row.reasons if not reason.startswith(_IN_COLUMNS)]
         if told and row.status is not Status.OK:
-            yield f"{row.name}: {'; '.join(told)}"
+            yield f"{row.title}: {'; '.join(told)}"
 
 
 def _findings(report: Report, comparison: Comparison) -> Iterator[str]:
@@ -113,6 +113,8 @@ def describe(first: First) -> str:
     place = first.layer or "the script itself"
     seen = "" if first.seen == first.layer else f" (seen at {first.seen})"
     text = f"; {first.text}" if first.text else ""
+    if first.rank is not None:
+        place = f"rank {first.rank}, {place}"
     return f"{place}{seen}, step {first.step}: {'; '.join(first.reasons)}{text}"
 
 
@@ -151,6 +153,8 @@ def _verdict(report: Report) -> str:
         figures = f", worst cosine {total.cosine:.6f}, worst max abs {total.max_abs:.2e}"
     where = "simulated NPU" if report.simulated else "NPU"
     steps = f" after {report.steps} steps" if report.steps else ""
+    if report.ranks:
+        where += f", {len(report.ranks)} ranks"
     return f"[bold {_COLORS[text]}]{text}[/] on the {where}{steps}{figures}"
 
 
