@@ -101,6 +101,22 @@ def test_not_linux(monkeypatch: pytest.MonkeyPatch) -> None:
         build.libraries()
 
 
+@needs_torch_npu
+def test_beside_a_cuda_build_of_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    version = tmp_path / "torch" / "version.py"
+    version.parent.mkdir()
+    version.write_text("cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n")
+
+    class Spec:
+        submodule_search_locations = (str(version.parent),)
+
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: Spec() if name == "torch" else find_spec(name)
+    )
+    with pytest.raises(SimulatorError, match=r"built for CUDA 13\.0.*build for the CPU"):
+        build.libraries()
+
+
 def test_without_torch_npu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(SimulatorError, match=r"pip install 'cuda2npu\[smoke\]'"):

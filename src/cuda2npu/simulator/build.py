@@ -36,6 +36,7 @@ CANN_PARTS = ("runtime", "compiler", "opp")
 SOURCES = Path(__file__).parent / "runtime"
 OPTIONS = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden")
 INSTALL = "pip install 'cuda2npu[smoke]'"
+_CUDA_BUILD = re.compile(r"^cuda\b[^=\n]*= '([\d.]+)'", re.M)
 _PLAIN_NAME = re.compile(r"(?!_)[A-Za-z0-9_]+")
 
 
@@ -47,6 +48,7 @@ def libraries() -> Path:
             "Use a Linux machine, a container or WSL."
         )
     wheel, version = _torch_npu()
+    _refuse_cuda_build()
     compiler = _compiler()
     sources = sorted(SOURCES.glob("*.[ch]"))
     folder = _cache() / f"runtime-{version}-{_key(sources, version, compiler)}"
@@ -66,6 +68,24 @@ def _torch_npu() -> tuple[Path, str]:
             f"torch_npu {version} cannot be simulated, only {SUPPORTED}x; {INSTALL}"
         )
     return Path(spec.submodule_search_locations[0]), version
+
+
+def _refuse_cuda_build() -> None:
+    """torch_npu 2.13 ends the process beside a CUDA build of torch.
+
+    Both register the same settings of their allocators ("Duplicated key …").
+    """
+    spec = util.find_spec("torch")
+    folders = spec.submodule_search_locations if spec else None
+    version = Path(folders[0], "version.py") if folders else None
+    text = version.read_text(encoding="utf-8") if version and version.is_file() else ""
+    built = _CUDA_BUILD.search(text)
+    if built:
+        raise SimulatorError(
+            f"this torch is built for CUDA {built[1]}, and torch_npu does not run beside such a "
+            "build. Install PyTorch's build for the CPU: its start page names the index to take "
+            "it from (torch 2.13.0+cpu)."
+        )
 
 
 def _compiler() -> list[str]:

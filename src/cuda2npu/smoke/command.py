@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cuda2npu.model import Options
-from cuda2npu.smoke.data import SIMULATED, as_data
+from cuda2npu.smoke.data import as_data
 from cuda2npu.smoke.spec import SmokeError
 from cuda2npu.smoke.stage import Report, Request, capture, smoke
 
@@ -41,8 +41,6 @@ def run_smoke(request: Request, as_json: bool, page: Path | None) -> int:
     except KeyboardInterrupt:
         errors.print("stopped; nothing is left running")
         return INTERRUPTED
-    if report.simulated:
-        errors.print(SIMULATED, highlight=False, soft_wrap=True)
     if as_json:
         print(json.dumps(as_data(report), indent=2))
     else:
@@ -65,10 +63,13 @@ def _write_page(report: Report, page: Path | None, errors: Console) -> int:
 
 
 def _with_progress(request: Request, errors: Console) -> Report:
+    def notice(text: str) -> None:
+        errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
     if not errors.is_terminal:
-        return smoke(request)
+        return smoke(request, notice=notice)
     with errors.status("starting") as status:
-        return smoke(request, status.update)
+        return smoke(request, status.update, notice)
 
 
 def run_capture(request: Request, target: Path) -> int:

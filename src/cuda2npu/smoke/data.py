@@ -10,10 +10,6 @@ from cuda2npu.smoke.outcome import Comparison, First, Row
 from cuda2npu.smoke.stage import Report
 
 VERDICTS = ("match", "differs", "could not run")
-SIMULATED = (
-    "simulated NPU: names, placement, dtypes and control flow are checked; kernel accuracy and "
-    "speed are not"
-)
 
 
 def verdict(report: Report) -> str:

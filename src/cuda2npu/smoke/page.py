@@ -7,9 +7,10 @@ from html import escape
 
 from cuda2npu import __version__
 from cuda2npu.smoke.charts import error_chart, loss_chart
-from cuda2npu.smoke.data import SIMULATED, verdict
+from cuda2npu.smoke.data import verdict
 from cuda2npu.smoke.failure import Failure
 from cuda2npu.smoke.outcome import Comparison, Row
+from cuda2npu.smoke.spec import SIMULATED
 from cuda2npu.smoke.stage import Report
 from cuda2npu.smoke.suspects import Edit
 from cuda2npu.smoke.table import describe

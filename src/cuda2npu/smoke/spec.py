@@ -14,6 +14,11 @@ SIMULATOR_NOTES = "simulator.json"
 REFERENCE = "reference"
 NPU = "npu"
 
+SIMULATED = (
+    "simulated NPU: names, placement, dtypes and control flow are checked; kernel accuracy and "
+    "speed are not"
+)
+
 
 class SmokeError(Exception):
     """Something that keeps a smoke run from being done. The text says what to do."""

@@ -22,6 +22,7 @@ from cuda2npu.smoke.ranks import across, read_runs, run_ranks
 from cuda2npu.smoke.spec import (
     NPU,
     REFERENCE,
+    SIMULATED,
     SmokeError,
     Spec,
     Tolerance,
@@ -79,19 +80,24 @@ class Report:
 
     @property
     def code(self) -> int:
-        if self.failures or self.comparison is None:
+        if self.failures or self.comparison is None or not self.comparison.rows:
             return 2
         return 0 if self.comparison.matches else 1
 
 
-def smoke(request: Request, tell: Tell = lambda _: None) -> Report:
-    """Run and compare; raises SmokeError where that cannot even begin."""
+def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _: None) -> Report:
+    """Run and compare; raises SmokeError where that cannot even begin.
+
+    ``tell`` is given each state of the run, ``notice`` what must be read: that it is simulated.
+    """
     script = _script(request.script)
     with _workspace() as folder:
         for name in (REFERENCE, NPU):
             (folder / name).mkdir()
         machine = npu.machine(folder, request.seen_devices)
         report = Report(request, simulated=machine.simulated)
+        if machine.simulated:
+            notice(SIMULATED)
         root = project_root(script, Path.cwd())
         overlay = _overlay(request, script, root, folder / "copy")
         report.edits = edits(overlay)

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cuda2npu.smoke.data import SIMULATED, verdict
+from cuda2npu.smoke.data import verdict
 from cuda2npu.smoke.failure import Failure
 from cuda2npu.smoke.outcome import Comparison, First, Row, Status
+from cuda2npu.smoke.spec import SIMULATED
 from cuda2npu.smoke.stage import Report
 from cuda2npu.smoke.suspects import Edit
 
@@ -147,7 +148,7 @@ def _failure_lines(failure: Failure, which: str) -> Iterator[str]:
 
 def _verdict(report: Report) -> str:
     text = verdict(report)
-    total = report.comparison.total if report.comparison is not None else None
+    total = report.comparison.total if report.comparison and report.comparison.rows else None
     figures = ""
     if total is not None:
         figures = f", worst cosine {total.cosine:.6f}, worst max abs {total.max_abs:.2e}"
