@@ -242,12 +242,6 @@ def _end_worker() -> None:
     os._exit(1)
 
 
-def process_file(job: Job, options: Options, mode: Mode) -> Outcome:
-    """Read one file, rewrite it, and write it where the mode says so."""
-    item = load(job, mode)
-    return item if isinstance(item, Outcome) else convert(*item, options, mode)
-
-
 def process_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outcome:
     """Rewrite a source that is no file. Unless the mode is CHECK, ``after`` is the new one."""
     if not trigger_pattern().search(data):

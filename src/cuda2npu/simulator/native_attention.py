@@ -11,7 +11,6 @@ from cuda2npu.simulator.hosted import gradients, hosted
 
 Tensor = torch.Tensor
 _NO_MASK, _ALL_MASK, _LEFT_UP_CAUSAL, _RIGHT_DOWN_CAUSAL, _BAND = 0, 1, 2, 3, 4
-_WHOLE_MASK = 2048  # the compressed causal mask that modes 2 to 4 ask for
 
 
 def _heads_apart(tensor: Tensor, heads: int) -> Tensor:

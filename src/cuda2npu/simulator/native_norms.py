@@ -202,6 +202,12 @@ def batch_norm_reduce(x: Tensor, eps: float) -> Any:
     return wide.sum(dims), wide.pow(2).sum(dims)
 
 
+def _follow(running: Tensor | None, now: Tensor, momentum: float) -> None:
+    """Move a running statistic towards the batch's, in place."""
+    if running is not None:
+        running.mul_(1 - momentum).add_(now.to(running.dtype), alpha=momentum)
+
+
 @hosted
 def batch_norm_gather_stats(
     x: Tensor,
@@ -218,11 +224,8 @@ def batch_norm_gather_stats(
     joint = (mean * weights).sum(0) / total
     variance = invstd.float() ** -2 - eps
     joint_variance = ((variance + (mean - joint) ** 2) * weights).sum(0) / total
-    if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(joint.to(running_mean.dtype), alpha=momentum)
-    if running_var is not None:
-        unbiased = joint_variance * total / (total - 1)
-        running_var.mul_(1 - momentum).add_(unbiased.to(running_var.dtype), alpha=momentum)
+    _follow(running_mean, joint, momentum)
+    _follow(running_var, joint_variance * total / (total - 1), momentum)
     return joint, (joint_variance + eps).rsqrt()
 
 
@@ -240,11 +243,8 @@ def batch_norm_gather_update(
     total = counts.float().sum()
     joint = sums.sum(0) / total
     variance = squares.sum(0) / total - joint**2
-    if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(joint.to(running_mean.dtype), alpha=momentum)
-    if running_var is not None:
-        unbiased = variance * total / (total - 1)
-        running_var.mul_(1 - momentum).add_(unbiased.to(running_var.dtype), alpha=momentum)
+    _follow(running_mean, joint, momentum)
+    _follow(running_var, variance * total / (total - 1), momentum)
     return joint, (variance + eps).rsqrt()
 
 

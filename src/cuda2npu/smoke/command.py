@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.console import Console
 from cuda2npu.model import Options
 from cuda2npu.smoke.data import as_data
 from cuda2npu.smoke.spec import SmokeError
-from cuda2npu.smoke.stage import Report, Request, capture, smoke
+from cuda2npu.smoke.stage import Report, Request, Tell, capture, smoke
 
 ERROR = 2
 INTERRUPTED = 130
@@ -33,14 +34,13 @@ def installed_release(options: Options) -> Options:
 def run_smoke(request: Request, as_json: bool, page: Path | None) -> int:
     """Run the stage and print what came of it; the exit code."""
     errors = Console(stderr=True)
-    try:
-        report = _with_progress(request, errors)
-    except SmokeError as error:
-        errors.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
-        return ERROR
-    except KeyboardInterrupt:
-        errors.print("stopped; nothing is left running")
-        return INTERRUPTED
+
+    def notice(text: str) -> None:
+        errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    report = _reported(lambda tell: smoke(request, tell, notice), errors)
+    if isinstance(report, int):
+        return report
     if as_json:
         print(json.dumps(as_data(report), indent=2))
     else:
@@ -62,31 +62,27 @@ def _write_page(report: Report, page: Path | None, errors: Console) -> int:
     return report.code
 
 
-def _with_progress(request: Request, errors: Console) -> Report:
-    def notice(text: str) -> None:
-        errors.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    if not errors.is_terminal:
-        return smoke(request, notice=notice)
-    with errors.status("starting") as status:
-        return smoke(request, status.update, notice)
-
-
-def run_capture(request: Request, target: Path) -> int:
-    """Keep a reference; the exit code."""
-    errors = Console(stderr=True)
+def _reported(stage: Callable[[Tell], Report], errors: Console) -> Report | int:
+    """The report of a stage that shows its progress; the exit code when it could not be run."""
     try:
-        if errors.is_terminal:
-            with errors.status("starting") as status:
-                report = capture(request, target, status.update)
-        else:
-            report = capture(request, target)
+        if not errors.is_terminal:
+            return stage(lambda _: None)
+        with errors.status("starting") as status:
+            return stage(status.update)
     except SmokeError as error:
         errors.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
         return ERROR
     except KeyboardInterrupt:
         errors.print("stopped; nothing is left running")
         return INTERRUPTED
+
+
+def run_capture(request: Request, target: Path) -> int:
+    """Keep a reference; the exit code."""
+    errors = Console(stderr=True)
+    report = _reported(lambda tell: capture(request, target, tell), errors)
+    if isinstance(report, int):
+        return report
     if report.failures:
         from cuda2npu.smoke.table import show
 

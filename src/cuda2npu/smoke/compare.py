@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any
 
@@ -19,7 +18,6 @@ _SHARE = 0.1
 """Inputs that are off by this share of the outputs' error take the blame from a layer."""
 
 Event = dict[str, Any]
-Excuse = Callable[[str], bool]
 
 
 def compare(
