@@ -1,0 +1,92 @@
+"""Options that several commands share, and what their values mean."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from cuda2npu.config import Config, Settings, configure
+from cuda2npu.model import UsageError
+from cuda2npu.report import Output
+
+FINDINGS = 1
+ERROR = 2
+
+Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="Files and folders; - is stdin.")]
+Select = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CODES", help="Only these rules: NPU101,NPU2 or repeated."),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CODES", help="Not these rules."),
+]
+PreserveNumerics = Annotated[
+    bool | None,
+    typer.Option(
+        "--preserve-numerics/--change-numerics",
+        help="Report edits that change results instead of making them.",
+    ),
+]
+Unsafe = Annotated[
+    bool | None,
+    typer.Option("--unsafe/--no-unsafe", help="Also make edits that are only probably right."),
+]
+TargetName = Annotated[
+    str | None,
+    typer.Option("--target", metavar="NAME", help="npu: write NPU code; shim: only load the shim."),
+]
+Release = Annotated[
+    str | None,
+    typer.Option("--torch-npu", metavar="RELEASE", help="The torch_npu release to write for."),
+]
+ExcludeGlobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude", metavar="GLOB", help="Leave these out, as .gitignore; named files, too."
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", metavar="N", help="Worker processes; the default is all cores."),
+]
+StdinName = Annotated[
+    str, typer.Option("--stdin-filename", metavar="NAME", help="What to call stdin in messages.")
+]
+Color = Annotated[str, typer.Option(metavar="WHEN", help="auto, always or never.")]
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        Output(sys.stderr).write(f"error: {error}\n")
+        raise typer.Exit(ERROR) from None
+
+
+def configured(settings: Settings, paths: list[str], stdin_name: str) -> Config:
+    if is_stdin(paths):
+        return configure(settings, "." if stdin_name == "<stdin>" else stdin_name)
+    return configure(settings, paths[0])
+
+
+def is_stdin(paths: list[str]) -> bool:
+    if "-" in paths and len(paths) > 1:
+        raise UsageError("- for stdin stands alone, without other paths")
+    return paths == ["-"]
+
+
+def as_tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return tuple(values) if values else None
+
+
+def split(values: list[str] | None) -> tuple[str, ...] | None:
+    """Values of an option that may be repeated and may hold commas."""
+    if not values:
+        return None
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())

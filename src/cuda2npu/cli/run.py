@@ -1,0 +1,174 @@
+"""One call of check or rewrite: what it prints where, and the code it exits with."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import typer
+
+from cuda2npu import files, project
+from cuda2npu.cli.options import ERROR, FINDINGS
+from cuda2npu.config import Config
+from cuda2npu.files import Plan, WriteError
+from cuda2npu.model import UsageError
+from cuda2npu.project import Mode, Outcome
+from cuda2npu.report import Output, reporter, wants_color
+from cuda2npu.report.progress import Progress
+from cuda2npu.report.summary import Summary
+
+SIGNALLED = 128
+"""What a shell adds to the number of the signal that ended a program."""
+BROKEN_PIPE = SIGNALLED + 13
+
+
+class Run:
+    """One call of check or rewrite: what it prints where, and the code it exits with."""
+
+    def __init__(self, mode: Mode, config: Config, color: str) -> None:
+        if color not in ("auto", "always", "never"):
+            raise UsageError(f"--color {color}: is none of auto, always, never")
+        self.mode = mode
+        self.config = config
+        self.stdout = Output(sys.stdout)
+        self.stderr = Output(sys.stderr)
+        self.stdout_color = wants_color(color, sys.stdout)
+        self.stderr_color = wants_color(color, sys.stderr)
+        self.summary = Summary(mode, self.stderr_color)
+        self._waiting = 0
+        self._interrupted = 0  # the signal that asked for the end
+
+    def all(self, plan: Plan, show: Callable[[Outcome], None]) -> None:
+        """Do every file of a plan and show each outcome as soon as its turn comes."""
+        progress = Progress(len(plan.jobs), sys.stderr)
+        self.summary.skipped(plan.excluded, plan.notebooks)
+        for fault in plan.errors:
+            self.summary.errors.append(fault)
+            show(Outcome(fault.path, error=fault.message))
+        if plan.jobs and files.size(plan.jobs[0].path) > project.POOL_BYTES:
+            progress.begin()
+        with self._interruptible():
+            outcomes = project.run(
+                plan.jobs,
+                self.config.options,
+                self.mode,
+                workers=self.config.jobs,
+                stopped=self._stopped,
+            )
+            for outcome in chain(outcomes, self._copies(plan)):
+                if outcome.findings or outcome.changed:
+                    progress.clear()
+                self.summary.add(outcome)
+                show(outcome)
+                progress.tell(self.summary.files)
+        progress.clear()
+        self._waiting = max(len(plan.jobs) - self.summary.files, 0)
+
+    def stdin(self, name: str, show: Callable[[Outcome], None]) -> None:
+        data = _read_stdin()
+        if name != "<stdin>" and self.config.exclude.covers_named(Path(name)):
+            self.summary.skipped([name], 0)
+            outcome = Outcome(name, after=data)
+        else:
+            options = replace(self.config.options, named=True)
+            outcome = project.process_bytes(name, data, options, self.mode)
+        self.summary.add(outcome)
+        show(outcome)
+
+    def end(self) -> None:
+        """Print the summary and leave with the exit code."""
+        if self.stdout.broken and self.mode is not Mode.WRITE:  # as every program in a pipe
+            raise typer.Exit(BROKEN_PIPE)
+        stopped = bool(self._interrupted)
+        with suppress(UsageError):  # nowhere to say that there is nowhere to say it
+            self.stderr.write(self.summary.text(stopped=stopped, waiting=self._waiting))
+        if stopped:
+            raise typer.Exit(SIGNALLED + self._interrupted)
+        if self.summary.errors:
+            raise typer.Exit(ERROR)
+        if self.mode is Mode.CHECK and self.summary.findings:
+            raise typer.Exit(FINDINGS)
+
+    def show_remaining(self, outcome: Outcome) -> None:
+        """Findings that the rewritten file still has, on stdout."""
+        self.stdout.write(self._full(outcome, self.stdout_color))
+
+    def show_diff(self, outcome: Outcome) -> None:
+        """A patch on stdout, and nothing else there; findings go to stderr."""
+        if outcome.changed:
+            from cuda2npu.report.diff import diff
+
+            patch = diff(outcome.path, outcome.before, outcome.after, self.stdout_color)
+            self.stdout.write(patch)
+        self.stderr.write(self._full(outcome, self.stderr_color))
+
+    def show_source(self, outcome: Outcome) -> None:
+        """The rewritten source of stdin on stdout, and nothing else there."""
+        self.stdout.write(outcome.after)
+        self.stderr.write(self._full(outcome, self.stderr_color))
+
+    def _full(self, outcome: Outcome, color: bool) -> str:
+        if not outcome.findings:
+            return ""
+        pairs = zip(outcome.findings, outcome.excerpts, strict=True)
+        left = [(finding, line) for finding, line in pairs if not finding.applied]
+        findings = tuple(finding for finding, _ in left)
+        excerpts = tuple(line for _, line in left)
+        return reporter("full", color).add(outcome._replace(findings=findings, excerpts=excerpts))
+
+    def _copies(self, plan: Plan) -> Iterator[Outcome]:
+        """Copy what ``--output`` does not convert; tells the failures alone."""
+        for copy in plan.copies:
+            if self._stopped():
+                return
+            try:
+                files.copy_file(copy)
+            except WriteError as error:
+                yield Outcome(copy.path, error=str(error))
+
+    def _stopped(self) -> bool:
+        """A reader of stdout that went away ends a run that only prints."""
+        left = self.stdout.broken and self.mode is not Mode.WRITE
+        return bool(self._interrupted) or left
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """The first Ctrl-C ends the run after the files in work, the second one at once.
+
+        So do SIGTERM and SIGHUP, unless the caller, such as nohup, has them ignored.
+        """
+
+        def stop(number: int, _: object) -> None:
+            self._interrupted = number
+            for each in previous:
+                signal.signal(each, stop_at_once)
+            with suppress(UsageError):
+                self.stderr.write("\nFinishing the files in work; Ctrl-C again stops at once.\n")
+
+        def stop_at_once(number: int, _: object) -> None:
+            raise SystemExit(SIGNALLED + number)
+
+        numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+        previous = {n: signal.getsignal(n) for n in numbers if n is not None}
+        previous = {n: old for n, old in previous.items() if old is not signal.SIG_IGN}
+        for number in previous:
+            signal.signal(number, stop)
+        try:
+            yield
+        finally:
+            for number, old in previous.items():
+                signal.signal(number, old)
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        raise UsageError("standard input is closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
