@@ -14,7 +14,7 @@ PACKS = ROOT / "codemods" / "cuda2npu_codemods"
 
 LAYERS = (
     ("model", "pack"),
-    ("rule", "releases"),
+    ("tokens", "rule", "releases"),
     (
         "source",
         "scopes",
@@ -28,6 +28,7 @@ LAYERS = (
     ),
     ("site", "imports", "unused", "ported", "shim"),
     ("engine",),
+    ("formats",),
     ("exclude", "files", "config", "project"),
     ("report",),
     ("simulator",),
@@ -37,7 +38,7 @@ LAYERS = (
 """A module imports from its own layer and those above it in this list."""
 
 FORBIDDEN = ("libcst.matchers", "libcst.codemod", "libcst.metadata")
-PACK_IMPORTS = ("cuda2npu.rule.", "cuda2npu.pack.", "cuda2npu.releases.")
+PACK_IMPORTS = ("cuda2npu.rule.", "cuda2npu.pack.", "cuda2npu.tokens.", "cuda2npu.releases.")
 MODULE_LINES = 400
 FUNCTION_LINES = 50
 FILES = sorted([*CORE.rglob("*.py"), *PACKS.rglob("*.py")])

@@ -95,10 +95,10 @@ class TestDiscover:
             ("run", "#!/usr/bin/env python3\nbroken(", ""),
             ("run", "x = 1", ""),
             ("a.ipynb", "{}", "notebooks are not read yet"),
-            ("a.json", "{}", "is no Python source"),
-            ("a.yaml", "device: cuda", "is no Python source"),
-            ("a.txt", "no source at all", "is no Python source"),
-            ("a.bin", "\0", "is no Python source"),
+            ("a.json", "{}", "is of no kind that is read"),
+            ("a.yaml", "device: cuda", "is of no kind that is read"),
+            ("a.txt", "no source at all", "is of no kind that is read"),
+            ("a.bin", "\0", "is of no kind that is read"),
         ],
     )
     def test_named_kinds(self, tmp_path: Path, name: str, text: str, fault: str) -> None:

@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from cuda2npu import project
+from cuda2npu import formats, project
 from cuda2npu.files import Job
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.project import Mode, Outcome
@@ -47,7 +47,7 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ModuleType("cuda2npu.engine")
     engine.rewrite_bytes = fake_rewrite  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cuda2npu.engine", engine)
-    monkeypatch.setattr(project, "trigger_pattern", lambda: re.compile(b"cuda"))
+    monkeypatch.setattr(formats, "trigger_pattern", lambda: re.compile(b"cuda"))
 
 
 def forked(workers: int) -> Executor:

@@ -26,7 +26,7 @@ from cuda2npu.shim import NOT_A_SCRIPT, is_module, shim_of
 from cuda2npu.site import UnitSite
 from cuda2npu.source import Encoding, Source, decode
 from cuda2npu.statements import Unit
-from cuda2npu.suppress import Suppressions
+from cuda2npu.suppress import Suppressions, comments_of_python
 from cuda2npu.trees import Editor, spans
 from cuda2npu.unused import Change, without_unused
 
@@ -76,7 +76,7 @@ def _rewrite(source: Source, hits: list[int], options: Options, path: str, mark:
     unchanged = Result(path, mark + source.text, changed=False)
     if facts.is_foreign:
         return unchanged
-    suppressions = Suppressions(source)
+    suppressions = Suppressions(comments_of_python(source.text))
     if suppressions.skip_file:
         return unchanged
     run = _Run(facts, options, suppressions)

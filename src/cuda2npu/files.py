@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cuda2npu.exclude import Exclude
+from cuda2npu.formats import FORMATS, format_of, format_of_script
 from cuda2npu.model import FileError, SourceError, UsageError
 
-SUFFIXES = (".py", ".pyi", ".pyw")
 NOTEBOOK = ".ipynb"
 _OTHERS = frozenset(
     ".bash .c .cc .cfg .cpp .csv .cu .cuh .h .hpp .html .ini .ipynb .json .jsonl .md .pyc .pyx "
@@ -114,7 +113,7 @@ def _fault(path: Path) -> str | None:
                 "notebooks are not read yet. Convert it with `jupyter nbconvert --to script "
                 f"{path.name}` and name the script."
             )
-        return None if path.suffix in SUFFIXES else _fault_of_source(path)
+        return None if format_of(path.name) else _fault_of_source(path)
     except (FileNotFoundError, NotADirectoryError):
         return "no such file or folder"
     except OSError as error:
@@ -122,11 +121,12 @@ def _fault(path: Path) -> str | None:
 
 
 def _fault_of_source(path: Path) -> str | None:
-    """Why a file without a suffix of Python is no Python source."""
+    """Why a file whose name tells no format is no Python source either."""
     data = path.read_bytes()
-    if re.match(rb"#!.*python", data):
+    if format_of_script(data):
         return None
-    fault = f"is no Python source, which alone is read ({path.suffix or 'no suffix'})"
+    kinds = ", ".join(each.name for each in FORMATS)
+    fault = f"is of no kind that is read ({kinds}), by its name and first line"
     if path.suffix in _OTHERS or b"\0" in data:
         return fault
     from cuda2npu.parsing import parse
@@ -181,7 +181,7 @@ def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
     prefix = exclude.prefix(folder)
     for relative, entry in _entries(folder, "", exclude.folders(prefix), plan.errors):
         if (
-            relative.endswith((*SUFFIXES, NOTEBOOK))
+            (format_of(relative) or relative.endswith(NOTEBOOK))
             and not exclude.matches(prefix + relative, folder=False)
             and _is_file(entry)
         ):

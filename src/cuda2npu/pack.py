@@ -13,6 +13,8 @@ class Pack(NamedTuple):
 
     name: str
     words: tuple[str, ...]
-    """A file without one of these substrings is never parsed: every word of every rule."""
+    """A Python file without one of these substrings is never parsed: the words of its rules."""
     modules: tuple[str, ...]
     """Modules whose :class:`cuda2npu.rule.Rule` objects make the pack."""
+    document_words: tuple[str, ...] = ()
+    """The same for files that hold no Python: shell scripts, configs, requirements, …"""

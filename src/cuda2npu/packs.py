@@ -54,6 +54,12 @@ def trigger_pattern() -> re.Pattern[bytes]:
     return find_any(word for pack in packs() for word in pack.words)
 
 
+@cache
+def document_pattern() -> re.Pattern[bytes]:
+    """The same for files that hold no Python."""
+    return find_any(word for pack in packs() for word in pack.document_words)
+
+
 _RARITY = (
     "$^&Z%J?;~|!<7\\Q9YXK@8H6+WG{}45VU3Bj'RDE>SP/MAFCqILO#02-1*zN[]Txwv`yk"
     ':"b)(=,g.hfmucpdl_raoisnte '
@@ -82,13 +88,14 @@ def find_any(words: Iterable[str]) -> re.Pattern[bytes]:
 
 @cache
 def rule_words() -> frozenset[str]:
-    """The words of every rule."""
-    return frozenset(word for rule in load_rules() for word in rule.words)
+    """The words of every rule about Python."""
+    rules = (rule for rule in load_rules() if not rule.is_about_documents)
+    return frozenset(word for rule in rules for word in rule.words)
 
 
 @cache
 def rule_word_pattern() -> re.Pattern[bytes]:
-    """Matches inside the words of every rule, to find the statements to look at."""
+    """Matches inside these words, to find the statements to look at."""
     return find_any(rule_words())
 
 

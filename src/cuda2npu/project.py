@@ -12,10 +12,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuda2npu import files
+from cuda2npu import files, formats
 from cuda2npu.files import Job
 from cuda2npu.model import Finding, Options, SourceError, Target, UsageError
-from cuda2npu.packs import trigger_pattern
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -244,7 +243,7 @@ def _end_worker() -> None:
 
 def process_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outcome:
     """Rewrite a source that is no file. Unless the mode is CHECK, ``after`` is the new one."""
-    if not trigger_pattern().search(data):
+    if not formats.has_trigger(data, path):
         return Outcome(path, after=data)
     outcome = convert_bytes(path, data, options, mode)
     return outcome if outcome.changed or outcome.error else outcome._replace(after=data)
@@ -256,7 +255,7 @@ def load(job: Job, mode: Mode) -> _Item:
         data = Path(job.path).read_bytes()
     except OSError as error:
         return Outcome(job.path, error=f"cannot be read: {error.strerror}")
-    if trigger_pattern().search(data):
+    if formats.has_trigger(data, job.path):
         return job, data
     if mode is Mode.WRITE and job.output is not None:
         return Outcome(job.path, error=_write(job, data, data))
@@ -284,11 +283,10 @@ def convert_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outco
 
     In ``Mode.WRITE`` the findings have their places in the new source, else in the old one.
     """
-    from cuda2npu.engine import rewrite_bytes
     from cuda2npu.source import decode
 
     try:
-        after, result = rewrite_bytes(data, options, path=path)
+        after, result = formats.rewrite_bytes(data, options, path=path)
         findings = result.findings
         lines: list[str] = []
         if findings:

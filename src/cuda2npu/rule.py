@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cuda2npu.model import FixLevel, Options, Target
 from cuda2npu.pack import Pack
+from cuda2npu.tokens import Token
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -64,16 +65,16 @@ FOREIGN_PACKAGES = frozenset(
 class Fix:
     """An edit that a rule proposes."""
 
-    edits: Mapping[Any, Replacement]
-    """Nodes of the original tree with what takes their place."""
+    edits: Mapping[Any, Replacement | str]
+    """Nodes of the original tree with what takes their place, or tokens with their new text."""
     message: str = ""
     """What is wrong and what the edit does; the rule's ``why`` when empty."""
     level: FixLevel | None = None
     """The rule's own level when None."""
     quiet: bool | None = None
     """The rule's own when None."""
-    at: cst.CSTNode | None = None
-    """The node that the finding points at; the visited one when None."""
+    at: cst.CSTNode | Token | None = None
+    """The node or token that the finding points at; the visited one when None."""
     imports: tuple[str, ...] = ("torch_npu",)
     """Modules that the edited code needs to be imported."""
 
@@ -84,11 +85,12 @@ class Report:
 
     message: str = ""
     quiet: bool | None = None
-    at: cst.CSTNode | None = None
+    at: cst.CSTNode | Token | None = None
 
 
 Outcome = Fix | Report | None
-RuleFunction = Callable[[Any, "Site"], Outcome]
+RuleFunction = Callable[[Any, Any], Outcome]
+"""Takes a LibCST node and a :class:`Site`, or a token and a ``DocumentSite``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +102,25 @@ class Example:
     after: str
     release: str | None = None
     """The torch_npu release written for, when the newest one would do otherwise."""
+    path: str = "example.py"
+    """The name of the file, which tells its format."""
 
 
-def rewrite(before: str, after: str, *, release: str | None = None) -> Example:
+def rewrite(
+    before: str, after: str, *, release: str | None = None, path: str = "example.py"
+) -> Example:
     """A case that the rule edits."""
-    return Example("rewrite", before, after, release)
+    return Example("rewrite", before, after, release, path)
 
 
-def report(before: str, *, release: str | None = None) -> Example:
+def report(before: str, *, release: str | None = None, path: str = "example.py") -> Example:
     """A case that the rule reports and nothing edits."""
-    return Example("report", before, before, release)
+    return Example("report", before, before, release, path)
 
 
-def leave(before: str) -> Example:
+def leave(before: str, *, path: str = "example.py") -> Example:
     """A case in which this rule says and does nothing."""
-    return Example("leave", before, before)
+    return Example("leave", before, before, path=path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,8 @@ class Rule:
 
     code: str
     name: str
-    on: tuple[type[cst.CSTNode], ...]
+    on: tuple[type[Any], ...]
+    """LibCST nodes, or classes of :class:`cuda2npu.tokens.Token`, that the rule is asked about."""
     words: tuple[str, ...]
     """Substrings, one of which a statement must contain for the rule to be asked."""
     fix: FixLevel
@@ -139,12 +146,17 @@ class Rule:
     source: str
     """Where the fact behind the rule was read."""
 
+    @property
+    def is_about_documents(self) -> bool:
+        """Whether the rule is about files that hold no Python."""
+        return any(issubclass(kind, Token) for kind in self.on)
+
 
 def rule(
     code: str,
     name: str,
     *,
-    on: type[cst.CSTNode] | tuple[type[cst.CSTNode], ...],
+    on: type[cst.CSTNode] | type[Token] | tuple[type[cst.CSTNode] | type[Token], ...],
     words: tuple[str, ...],
     fix: FixLevel,
     why: str,

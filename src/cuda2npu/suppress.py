@@ -5,29 +5,41 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from collections.abc import Iterable, Iterator
 
 from cuda2npu.model import Finding
 from cuda2npu.packs import rule_codes
-from cuda2npu.source import Source
 
 _COMMENT = re.compile(r"#\s*cuda2npu:\s*(?:(skip-file)|ignore(?:\[([^\]]*)\])?)")
+
+
+def comments_of_python(text: str) -> Iterator[tuple[int, str]]:
+    """The comments of a Python source with their lines, if one speaks of cuda2npu."""
+    if "cuda2npu:" in text:
+        for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def comments_of_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a document that speak of cuda2npu, whatever leads its comments."""
+    if "cuda2npu:" in text:
+        yield from enumerate(re.split(r"\r\n?|\n", text), 1)
 
 
 class Suppressions:
     """``# cuda2npu: ignore``, ``… ignore[NPU101, NPU2]`` and ``# cuda2npu: skip-file``."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, comments: Iterable[tuple[int, str]]) -> None:
         self.skip_file = False
         self.lines: dict[int, tuple[str, ...]] = {}
         self.notes: list[str] = []
-        if "cuda2npu:" not in source.text:
-            return
-        for token in tokenize.generate_tokens(io.StringIO(source.text, newline=None).readline):
-            match = token.type == tokenize.COMMENT and _COMMENT.search(token.string)
+        for line, comment in comments:
+            match = _COMMENT.search(comment)
             if match and match[1]:
                 self.skip_file = True
             elif match:
-                self._add(token.start[0], "NPU" if match[2] is None else match[2])
+                self._add(line, "NPU" if match[2] is None else match[2])
 
     def _add(self, line: int, listed: str) -> None:
         codes = tuple(code.strip() for code in listed.split(","))
