@@ -13,7 +13,7 @@ CORE = ROOT / "src" / "cuda2npu"
 PACKS = ROOT / "codemods" / "cuda2npu_codemods"
 
 LAYERS = (
-    ("model", "pack"),
+    ("model", "pack", "knowledge"),
     ("tokens", "rule", "releases"),
     (
         "source",

@@ -17,13 +17,16 @@ import pytest
 
 from cuda2npu import formats, project
 from cuda2npu.files import Job
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.project import Mode, Outcome
 
 OPTIONS = Options()
 
 
-def fake_rewrite(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
+def fake_rewrite(
+    data: bytes, options: Options, *, path: str, knowledge: Knowledge | None = None
+) -> tuple[bytes, Result]:
     """Says what happens by the words of the file."""
     if b"unparsable" in data:
         raise SourceError("line 1: cannot be parsed")
@@ -125,7 +128,9 @@ def test_one_bad_file_costs_no_other(tmp_path: Path, workers: int) -> None:
 def test_the_places_of_findings_are_those_of_the_new_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_import(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
+    def with_import(
+        data: bytes, options: Options, *, path: str, knowledge: Knowledge | None = None
+    ) -> tuple[bytes, Result]:
         _, result = fake_rewrite(data, options, path=path)
         text = result.text.replace("import torch\n", "import torch\nimport torch_npu\n")
         return text.encode(), Result(path, text, True, result.findings)
@@ -135,6 +140,42 @@ def test_the_places_of_findings_are_those_of_the_new_file(
     (outcome,) = project.run(made, OPTIONS, Mode.WRITE)
     assert (outcome.findings[0].line, outcome.findings[0].end_line) == (5, 5)
     assert outcome.excerpts == ("x = npu",)
+
+
+class TestKnowledge:
+    def test_is_not_collected_without_a_trigger_word(self, tmp_path: Path) -> None:
+        run = project.run(
+            jobs(tmp_path, "plain", "plain"), OPTIONS, Mode.CHECK, knowledge=pytest.fail
+        )
+        assert len(list(run)) == 2
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_is_collected_once_and_seen_from_each_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+    ) -> None:
+        calls: list[int] = []
+
+        def collect() -> Knowledge:
+            calls.append(1)
+            return Knowledge(sinks={"kind": frozenset(["device"])})
+
+        def noted(
+            data: bytes, options: Options, *, path: str, knowledge: Knowledge | None = None
+        ) -> tuple[bytes, Result]:
+            assert knowledge is not None
+            note = f"{Path(knowledge.here).name} {sorted(knowledge.feeds('train.kind'))}"
+            return data, Result(path, data.decode(), False, notes=(note,))
+
+        monkeypatch.setattr(sys.modules["cuda2npu.engine"], "rewrite_bytes", noted)
+        made = jobs(tmp_path, "cuda", "plain", "cuda")
+        outcomes = project.run(
+            made, OPTIONS, Mode.CHECK, workers=workers, knowledge=collect,
+            executor=ThreadPoolExecutor if workers > 1 else None,
+        )  # fmt: skip
+        notes = [outcome.notes for outcome in outcomes]
+        names = [Path(job.path).name for job in made]
+        assert notes == [(f"{names[0]} ['device']",), (), (f"{names[2]} ['device']",)]
+        assert calls == [1]
 
 
 class TestExecutor:

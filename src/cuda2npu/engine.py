@@ -15,6 +15,7 @@ import libcst as cst
 from cuda2npu.facts import FileFacts
 from cuda2npu.file_rules import UNREADABLE
 from cuda2npu.imports import Insertion, plan
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError, Target
 from cuda2npu.packs import rule_word_pattern, rule_words, selected_rules, trigger_pattern
 from cuda2npu.parsing import parse, too_deep, verify
@@ -34,7 +35,9 @@ SHIM_CODES = "NPU02"
 """Rules about run-time patches of torch.cuda: the only ones asked in a file that is one."""
 
 
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
+def rewrite_bytes(
+    data: bytes, options: Options, *, path: str, knowledge: Knowledge | None = None
+) -> tuple[bytes, Result]:
     """Rewrite a file's bytes. Unchanged input comes back as the same object.
 
     Raises SourceError when the bytes cannot be decoded or parsed.
@@ -42,7 +45,7 @@ def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, R
     if trigger_pattern().search(data) is None:
         return data, Result(path, "", changed=False)
     text, encoding = decode(data)
-    result = rewrite_source(text, options, path=path)
+    result = rewrite_source(text, options, path=path, knowledge=knowledge)
     return (_encode(encoding, result.text) if result.changed else data), result
 
 
@@ -53,8 +56,10 @@ def _encode(encoding: Encoding, text: str) -> bytes:
         raise SourceError(f"the rewritten text does not fit {encoding.name}: {error}") from None
 
 
-def rewrite_source(text: str, options: Options, *, path: str = "<stdin>") -> Result:
-    """Rewrite a Python source.
+def rewrite_source(
+    text: str, options: Options, *, path: str = "<stdin>", knowledge: Knowledge | None = None
+) -> Result:
+    """Rewrite a Python source, with what is known of the other files of its project.
 
     A leading byte order mark is kept. Raises SourceError when the text does not parse; the
     message names the line and what to do.
@@ -66,13 +71,14 @@ def rewrite_source(text: str, options: Options, *, path: str = "<stdin>") -> Res
         return Result(path, text, changed=False)
     with _undisturbed():
         try:
-            return _rewrite(source, hits, options, path, mark)
+            facts = FileFacts(path, parse(source.text), source, hits, knowledge or Knowledge())
+            return _rewrite(facts, options, mark)
         except RecursionError:
             raise too_deep(source.line_of(hits[0])) from None
 
 
-def _rewrite(source: Source, hits: list[int], options: Options, path: str, mark: str) -> Result:
-    facts = FileFacts(path, parse(source.text), source, hits)
+def _rewrite(facts: FileFacts, options: Options, mark: str) -> Result:
+    path, source = facts.path, facts.source
     unchanged = Result(path, mark + source.text, changed=False)
     if facts.is_foreign:
         return unchanged

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.rule import FOREIGN_PACKAGES, FileView
 from cuda2npu.scopes import Function, attribute_chain
 from cuda2npu.source import Source
@@ -16,9 +17,17 @@ _OTHER_RUNTIMES = FOREIGN_PACKAGES - set("requests httpx aiohttp urllib json yam
 class FileFacts(FileView):
     """What the rules may ask about the file; see :class:`cuda2npu.rule.FileView`."""
 
-    def __init__(self, path: str, tree: ast.Module, source: Source, hits: list[int]) -> None:
+    def __init__(
+        self,
+        path: str,
+        tree: ast.Module,
+        source: Source,
+        hits: list[int],
+        project: Knowledge,
+    ) -> None:
         self._path = path
         self._tree = tree
+        self._project = project
         self.source = source
         self.statements = Statements(tree, source, hits)
 
@@ -33,6 +42,10 @@ class FileFacts(FileView):
     @property
     def tree(self) -> ast.Module:
         return self._tree
+
+    @property
+    def project(self) -> Knowledge:
+        return self._project
 
     @cached_property
     def _modules(self) -> frozenset[str]:

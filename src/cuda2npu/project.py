@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuda2npu import files, formats
 from cuda2npu.files import Job
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Finding, Options, SourceError, Target, UsageError
 
 if TYPE_CHECKING:
@@ -67,8 +69,12 @@ def run(
     workers: int | None = None,
     executor: ExecutorFactory | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    knowledge: Callable[[], Knowledge] = Knowledge,
 ) -> Iterator[Outcome]:
     """Do every job and tell the outcomes in the order of the jobs.
+
+    ``knowledge`` collects what the files say about each other; it is asked once, before the
+    first file is converted, and not at all when no file holds a trigger word.
 
     ``executor`` makes the executor for a number of workers and is then always used. Without
     it, a ``ProcessPoolExecutor`` is started once there is enough to do. When ``stopped()``
@@ -80,10 +86,13 @@ def run(
         begun = _gather(items) if workers > 1 else []
         items = itertools.chain(begun, items)
         if _size(begun) < POOL_BYTES:
+            known = cache(knowledge)
             for item in itertools.takewhile(lambda _: not stopped(), items):
-                yield item if isinstance(item, Outcome) else convert(*item, options, mode)
+                yield (
+                    item if isinstance(item, Outcome) else convert(*item, options, mode, known())
+                )
             return
-    pool = _Pool(executor or process_pool, workers, options, mode)
+    pool = _Pool(executor or process_pool, workers, (options, mode, knowledge()))
     try:
         yield from pool.outcomes(items, stopped)
     finally:
@@ -116,11 +125,11 @@ class _Pool:
     """An executor that outlives the death of its workers."""
 
     def __init__(
-        self, factory: ExecutorFactory, workers: int, options: Options, mode: Mode
+        self, factory: ExecutorFactory, workers: int, arguments: tuple[Options, Mode, Knowledge]
     ) -> None:
         self._factory = factory
         self._workers = workers
-        self._arguments = (options, mode)
+        self._arguments = arguments
         self._executor = factory(workers)
 
     def outcomes(self, items: Iterator[_Item], stopped: Callable[[], bool]) -> Iterator[Outcome]:
@@ -241,11 +250,17 @@ def _end_worker() -> None:
     os._exit(1)
 
 
-def process_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outcome:
+def process_bytes(
+    path: str,
+    data: bytes,
+    options: Options,
+    mode: Mode,
+    knowledge: Callable[[], Knowledge] = Knowledge,
+) -> Outcome:
     """Rewrite a source that is no file. Unless the mode is CHECK, ``after`` is the new one."""
     if not formats.has_trigger(data, path):
         return Outcome(path, after=data)
-    outcome = convert_bytes(path, data, options, mode)
+    outcome = convert_bytes(path, data, options, mode, knowledge())
     return outcome if outcome.changed or outcome.error else outcome._replace(after=data)
 
 
@@ -262,11 +277,13 @@ def load(job: Job, mode: Mode) -> _Item:
     return Outcome(job.path)
 
 
-def convert(job: Job, data: bytes, options: Options, mode: Mode) -> Outcome:
+def convert(
+    job: Job, data: bytes, options: Options, mode: Mode, knowledge: Knowledge | None = None
+) -> Outcome:
     """Rewrite the bytes of one file. Whatever goes wrong concerns this file alone."""
     if job.named and options.target is Target.SHIM:
         options = replace(options, named=True)
-    outcome = convert_bytes(job.path, data, options, mode)
+    outcome = convert_bytes(job.path, data, options, mode, knowledge)
     if mode is not Mode.WRITE or not (outcome.changed or job.output is not None):
         return outcome
     error = _write(job, data, outcome.after if outcome.changed else data)
@@ -278,7 +295,9 @@ def convert(job: Job, data: bytes, options: Options, mode: Mode) -> Outcome:
     return outcome._replace(findings=findings, before=b"", after=b"")
 
 
-def convert_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outcome:
+def convert_bytes(
+    path: str, data: bytes, options: Options, mode: Mode, knowledge: Knowledge | None = None
+) -> Outcome:
     """Rewrite a source in memory.
 
     In ``Mode.WRITE`` the findings have their places in the new source, else in the old one.
@@ -286,7 +305,9 @@ def convert_bytes(path: str, data: bytes, options: Options, mode: Mode) -> Outco
     from cuda2npu.source import decode
 
     try:
-        after, result = formats.rewrite_bytes(data, options, path=path)
+        if knowledge is not None:
+            knowledge = knowledge.seen_from(os.path.realpath(path))
+        after, result = formats.rewrite_bytes(data, options, path=path, knowledge=knowledge)
         findings = result.findings
         lines: list[str] = []
         if findings:

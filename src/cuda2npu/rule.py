@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import FixLevel, Options, Target
 from cuda2npu.pack import Pack
 from cuda2npu.tokens import Token
@@ -39,6 +40,7 @@ __all__ = [
     "FileView",
     "Fix",
     "FixLevel",
+    "Knowledge",
     "Options",
     "Pack",
     "Report",
@@ -201,11 +203,15 @@ class FileView(Protocol):
     @property
     def tree(self) -> ast.Module: ...
 
+    @property
+    def project(self) -> Knowledge:
+        """What the other files of the project say; empty when the file stands alone."""
+
     def imports(self, module: str) -> bool:
         """Whether the file imports this module, something below it or something from it."""
 
     def defines_method(self, name: str) -> bool:
-        """Whether a class in the file (or a known one of its project) defines a method."""
+        """Whether a class in the file defines a method; ``project`` knows those of other files."""
 
     def stores_attribute(self, name: str) -> bool:
         """Whether the file assigns ``anything.name``: then it is the user's own attribute."""

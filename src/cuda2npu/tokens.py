@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options
 
 __all__ = ["DocumentSite", "Token"]
@@ -50,6 +51,10 @@ class DocumentSite(Protocol):
 
     @property
     def options(self) -> Options: ...
+
+    @property
+    def project(self) -> Knowledge:
+        """What the project's code says, such as what reads a configuration key."""
 
     def exists(self, dotted: str) -> bool:
         """Whether the targeted torch_npu release has this name."""

@@ -1,8 +1,9 @@
 """The kinds of files that are read: what a file is by its name, and who rewrites it.
 
-A format is a row of ``FORMATS`` and a module with ``rewrite_bytes(data, options, path=…)``,
-which returns the new bytes and a :class:`~cuda2npu.model.Result`, and raises SourceError for a
-file that cannot be read. A format module is imported when a file of its kind has a trigger word.
+A format is a row of ``FORMATS`` and a module with
+``rewrite_bytes(data, options, path=…, knowledge=…)``, which returns the new bytes and a
+:class:`~cuda2npu.model.Result`, and raises SourceError for a file that cannot be read. A format
+module is imported when a file of its kind has a trigger word.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import NamedTuple
 
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options, Result
 from cuda2npu.packs import document_pattern, trigger_pattern
 
@@ -60,13 +62,15 @@ def has_trigger(data: bytes, path: str) -> bool:
     return (trigger_pattern() if python else document_pattern()).search(data) is not None
 
 
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
+def rewrite_bytes(
+    data: bytes, options: Options, *, path: str, knowledge: Knowledge | None = None
+) -> tuple[bytes, Result]:
     """Rewrite a file's bytes. Unchanged input comes back as the same object.
 
     Raises SourceError when the bytes cannot be decoded or parsed.
     """
     module = import_module(_format(path, data).module)
-    after, result = module.rewrite_bytes(data, options, path=path)
+    after, result = module.rewrite_bytes(data, options, path=path, knowledge=knowledge)
     assert isinstance(after, bytes)
     assert isinstance(result, Result)
     return after, result

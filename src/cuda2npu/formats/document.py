@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.packs import selected_rules
 from cuda2npu.releases import exists
@@ -30,6 +31,7 @@ class Document:
     text: str
     tokens: tuple[Token, ...]
     options: Options
+    project: Knowledge
 
     def exists(self, dotted: str) -> bool:
         return exists(dotted, self.options.torch_npu)
@@ -45,7 +47,12 @@ class Document:
 
 
 def rewrite_document(
-    data: bytes, options: Options, *, path: str, tokenize: Tokenize
+    data: bytes,
+    options: Options,
+    *,
+    path: str,
+    tokenize: Tokenize,
+    knowledge: Knowledge | None = None,
 ) -> tuple[bytes, Result]:
     """Rewrite a document's bytes. Unchanged input comes back as the same object.
 
@@ -55,7 +62,7 @@ def rewrite_document(
     suppressions = Suppressions(comments_of_lines(text))
     if suppressions.skip_file:
         return data, Result(path, text, changed=False)
-    document = Document(path, text, tuple(tokenize(text)), options)
+    document = Document(path, text, tuple(tokenize(text)), options, knowledge or Knowledge())
     edits: dict[Token, str] = {}
     findings = [
         _take(document, rule, token, outcome, edits)
