@@ -29,7 +29,7 @@ LAYERS = (
     ("site", "imports", "unused", "ported", "shim"),
     ("engine",),
     ("formats",),
-    ("exclude", "files", "config", "project"),
+    ("exclude", "files", "config", "project", "survey"),
     ("report",),
     ("simulator",),
     ("smoke",),

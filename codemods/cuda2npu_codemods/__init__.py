@@ -95,4 +95,5 @@ PACK = Pack(
         "cuda2npu_codemods.frameworks",
         "cuda2npu_codemods.missing_names",
     ),
+    libraries="cuda2npu_codemods.libraries",
 )

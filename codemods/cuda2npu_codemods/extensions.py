@@ -47,7 +47,10 @@ def _users(names: list[str], site: Site, but: ast.AST | None = None) -> str:
 
 def _extension_name(call: cst.Call, site: Site) -> str:
     arg = site.argument(call, "name", 0)
-    name = string(arg.value) if arg else None
+    return (string(arg.value) if arg else None) or ""
+
+
+def _led(name: str) -> str:
     return f" {name}" if name else ""
 
 
@@ -79,7 +82,7 @@ def cuda_extension(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
     own = isinstance(call, cst.Call) and call.func is node
     name = _extension_name(call, site) if own and isinstance(call, cst.Call) else ""
     why = "compiles CUDA kernels with nvcc, which an NPU machine has not"
-    return Report(f"the extension{name} {why}: {_PORT}")
+    return Report(f"the extension{_led(name)} {why}: {_PORT}", kernels=(name,))
 
 
 @rule(
@@ -113,9 +116,11 @@ def cuda_kernel_at_run_time(node: cst.Call, site: Site) -> Report | None:
         targets = [t.id for t in site.statement.targets if isinstance(t, ast.Name)]
     elif isinstance(site.statement, ast.Return):
         targets = [getattr(holder, "name", "")]
+    name = _extension_name(node, site)
     return Report(
-        f"the kernel{_extension_name(node, site)} is compiled when this runs, with nvcc, which an "
-        f"NPU machine has not: {_PORT}.{_users(targets, site, holder)}"
+        f"the kernel{_led(name)} is compiled when this runs, with nvcc, which an NPU machine has "
+        f"not: {_PORT}.{_users(targets, site, holder)}",
+        kernels=(name or next(iter(targets), ""),),
     )
 
 
@@ -179,10 +184,11 @@ def compiled_kernel_import(node: cst.Import | cst.ImportFrom, site: Site) -> Rep
     kernels = _imported_kernels(node, site)
     if not kernels:
         return None
-    names = ", ".join(dict.fromkeys(kernels.values()))
+    names = tuple(dict.fromkeys(kernels.values()))
     return Report(
-        f"{names} is a compiled CUDA kernel, which does not load on an NPU machine: {_PORT}."
-        f"{_users(list(kernels), site)}"
+        f"{', '.join(names)} is a compiled CUDA kernel, which does not load on an NPU machine: "
+        f"{_PORT}.{_users(list(kernels), site)}",
+        kernels=names,
     )
 
 
@@ -248,7 +254,11 @@ def _has_members(name: str, site: Site) -> bool:
     ),
 )
 def operator_library(node: cst.Call, site: Site) -> Report | None:
-    return Report() if site.name(node.func) == "torch.ops.load_library" else None
+    if site.name(node.func) != "torch.ops.load_library":
+        return None
+    path = site.argument(node, "path", 0)
+    name = (string(path.value) if path else None) or ""
+    return Report(kernels=(name.rpartition("/")[2].partition(".")[0],))
 
 
 @rule(

@@ -7,6 +7,7 @@ import ast
 import libcst as cst
 
 from cuda2npu.rule import Example, FixLevel, Report, Rule, Site, leave, report, rule
+from cuda2npu_codemods.libraries import INSTEAD, REWRITE
 from cuda2npu_codemods.occurrences import (
     brings,
     imported,
@@ -135,17 +136,6 @@ mmcv_ops_import = _package(
     (report("from mmcv.ops import nms"), leave("import mmcv")),
 )
 
-_INSTEAD = {
-    "warpctc_pytorch": "use torch.nn.CTCLoss",
-    "auto_gptq": "load the model in bfloat16, or quantize with Ascend's tools",
-    "awq": "load the model in bfloat16, or quantize with Ascend's tools",
-    "pytorch_quantization": "quantize with Ascend's tools",
-    "instance_norm_nvfuser_cuda": "use torch.nn.InstanceNorm3d",
-    "kvikio": "read the file to the host and move the tensor with .npu()",
-    "cucim": "read and process the image on the CPU with scikit-image",
-    "dgl": "keep its graphs on the CPU, or write the message passing with torch functions",
-}
-_PORT = "write the operation with torch functions, move it to the CPU, or port the kernel"
 
 
 @rule(
@@ -154,7 +144,7 @@ _PORT = "write the operation with torch functions, move it to the CPU, or port t
     on=(cst.Import, cst.ImportFrom),
     words=package_words("compiled"),
     fix=FixLevel.NONE,
-    why="this package's kernels are compiled for CUDA and have no NPU version in it: " + _PORT,
+    why="this package's kernels are compiled for CUDA and have no NPU version in it: " + REWRITE,
     examples=(
         report("import pytorch3d.ops"),
         report("from mamba_ssm import Mamba"),
@@ -182,7 +172,7 @@ def compiled_package_import(node: cst.Import | cst.ImportFrom, site: Site) -> Re
     first = [package for package in brought if is_first_import(site, (package,))]
     if not first:
         return None
-    instead = "; ".join(dict.fromkeys(_INSTEAD.get(package, _PORT) for package in first))
+    instead = "; ".join(dict.fromkeys(INSTEAD[package] for package in first))
     names = " and ".join(first)
     text = f"the kernels of {names} are compiled for CUDA and have no NPU version: {instead}"
     if is_guarded(site):
@@ -302,7 +292,8 @@ def triton_kernel(node: cst.Decorator, site: Site) -> Report | None:
     called = f", called by {users}" if users else ""
     return Report(
         f"Triton kernels ({listed(names)}){called}: on an NPU they need Ascend's triton-ascend, "
-        "where many run as they are and others need smaller blocks; or write them with torch"
+        "where many run as they are and others need smaller blocks; or write them with torch",
+        kernels=tuple(names),
     )
 
 

@@ -338,7 +338,9 @@ class _Settled:
         end_line, end_column = facts.source.position(self._offset(end))
         quiet = rule.quiet if outcome.quiet is None else outcome.quiet
         place = (facts.path, line, column, end_line, end_column)
-        return Finding(*place, rule.code, rule.name, outcome.message or rule.why, level, quiet)
+        message = outcome.message or rule.why
+        kernels = outcome.kernels if isinstance(outcome, Report) else ()
+        return Finding(*place, rule.code, rule.name, message, level, quiet, kernels=kernels)
 
     def _offset(self, characters: int) -> int:
         """The file's byte offset of a character offset in the parsed unit."""

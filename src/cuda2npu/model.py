@@ -73,6 +73,8 @@ class Finding:
     another precision, or over another backend without a word."""
     applied: bool = field(default=False, compare=False)
     """True when the fix stands in ``Result.text``."""
+    kernels: tuple[str, ...] = field(default=(), compare=False)
+    """The custom kernels that the finding is about; an empty name for one without a name."""
 
 
 @dataclass(frozen=True, slots=True)

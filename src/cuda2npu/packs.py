@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cuda2npu.model import Options, UsageError
 
 if TYPE_CHECKING:
-    from cuda2npu.pack import Pack
+    from cuda2npu.pack import Library, Pack
     from cuda2npu.rule import Rule
 
 GROUP = "cuda2npu.packs"
@@ -46,6 +46,20 @@ def _unusable(entry: EntryPoint | None, name: str, error: Exception) -> UsageErr
         f"the rule pack {name} of the package {package} cannot be loaded: "
         f"{type(error).__name__}: {error}. Mend or uninstall the package."
     )
+
+
+@cache
+def libraries() -> dict[str, Library]:
+    """The libraries that the packs know, by the name under which they are imported."""
+    found: dict[str, Library] = {}
+    for entry, pack in zip(_entries(), packs(), strict=True):
+        try:
+            known = import_module(pack.libraries).LIBRARIES if pack.libraries else ()
+        except Exception as error:
+            raise _unusable(entry, pack.name, error) from None
+        for library in known:
+            found.setdefault(library.name, library)
+    return found
 
 
 @cache

@@ -88,6 +88,8 @@ class Report:
     message: str = ""
     quiet: bool | None = None
     at: cst.CSTNode | Token | None = None
+    kernels: tuple[str, ...] = ()
+    """The custom kernels that this is about, for the inventory of a project."""
 
 
 Outcome = Fix | Report | None
