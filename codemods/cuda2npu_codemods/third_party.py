@@ -137,7 +137,6 @@ mmcv_ops_import = _package(
 )
 
 
-
 @rule(
     "NPU608",
     "compiled-package-import",

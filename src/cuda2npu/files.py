@@ -14,6 +14,7 @@ from cuda2npu.formats import FORMATS, format_of, format_of_script
 from cuda2npu.model import FileError, SourceError, UsageError
 
 NOTEBOOK = ".ipynb"
+CUDA_SOURCES = (".cu", ".cuh")
 _OTHERS = frozenset(
     ".bash .c .cc .cfg .cpp .csv .cu .cuh .h .hpp .html .ini .ipynb .json .jsonl .md .pyc .pyx "
     ".rst .sh .so .toml .xml .yaml .yml".split()
@@ -58,6 +59,7 @@ class Plan:
         self.excluded: list[str] = []
         """Paths that the user named and the patterns leave out."""
         self.notebooks = 0
+        self.cuda_sources: list[str] = []
 
 
 class _Found(NamedTuple):
@@ -180,7 +182,10 @@ def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
     """The Python files below a folder, in order of their names; notebooks are counted."""
     prefix = exclude.prefix(folder)
     for relative, entry in _entries(folder, "", exclude.folders(prefix), plan.errors):
-        if (
+        if relative.endswith(CUDA_SOURCES):
+            if not exclude.matches(prefix + relative, folder=False):
+                plan.cuda_sources.append(join(str(folder), relative))
+        elif (
             (format_of(relative) or relative.endswith(NOTEBOOK))
             and not exclude.matches(prefix + relative, folder=False)
             and _is_file(entry)
@@ -313,7 +318,7 @@ def copy_file(copy: Copy) -> None:
     try:
         target = _prepare(Path(copy.output), Path(copy.folder))
         source = Path(copy.path)
-        with _temporary(target.parent) as name:
+        with temporary(target.parent) as name:
             if source.is_symlink():
                 Path(name).unlink()
                 Path(name).symlink_to(source.readlink())
@@ -344,7 +349,7 @@ def remove_temporaries() -> None:
 
 
 @contextmanager
-def _temporary(folder: Path) -> Iterator[str]:
+def temporary(folder: Path) -> Iterator[str]:
     """A new file in the folder, gone at the end unless it was renamed."""
     import tempfile
 
@@ -360,17 +365,17 @@ def _temporary(folder: Path) -> Iterator[str]:
 
 
 def _write(target: Path, data: bytes, like: os.stat_result) -> None:
-    with _temporary(target.parent) as name:
+    with temporary(target.parent) as name:
         with open(name, "wb") as stream:  # noqa: PTH123
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary = Path(name)
+        new = Path(name)
         if hasattr(os, "chown"):
             with suppress(OSError):  # only root may give a file away
                 os.chown(name, like.st_uid, like.st_gid)
-        temporary.chmod(stat.S_IMODE(like.st_mode))
-        temporary.replace(target)
+        new.chmod(stat.S_IMODE(like.st_mode))
+        new.replace(target)
     _sync_folder(target.parent)
 
 

@@ -30,7 +30,7 @@ POOL_BYTES = 256 * 1024
 _GRACE = 2.0
 """Seconds that a worker goes on when it is told to end."""
 
-_LINE_END = r"\r\n|\r|\n"
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class Mode(Enum):
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
     notes: tuple[str, ...] = ()
     """What else the summary says about the file."""
     before: bytes = b""
-    """The source as it was and as it became, of a changed file that was not written."""
+    """The source as it was and as it became, when that is to be shown."""
     after: bytes = b""
 
 
@@ -302,8 +302,6 @@ def convert_bytes(
 
     In ``Mode.WRITE`` the findings have their places in the new source, else in the old one.
     """
-    from cuda2npu.source import decode
-
     try:
         if knowledge is not None:
             knowledge = knowledge.seen_from(os.path.realpath(path))
@@ -311,9 +309,9 @@ def convert_bytes(
         findings = result.findings
         lines: list[str] = []
         if findings:
-            lines = re.split(_LINE_END, decode(data)[0])
+            lines = source_lines(data)
         if findings and mode is Mode.WRITE and result.changed:
-            old, lines = lines, re.split(_LINE_END, decode(after)[0])
+            old, lines = lines, source_lines(after)
             findings = _relocate(findings, old, lines)
     except SourceError as error:
         return Outcome(path, error=str(error))
@@ -326,9 +324,17 @@ def convert_bytes(
             f"{type(error).__name__}: {error}. Left as it was.",
         )
     excerpts = tuple(lines[finding.line - 1] for finding in findings)
-    if mode is Mode.CHECK or not result.changed:
-        return Outcome(path, result.changed, findings, excerpts, notes=result.notes)
-    return Outcome(path, True, findings, excerpts, None, result.notes, data, after)
+    outcome = Outcome(path, result.changed, findings, excerpts, notes=result.notes)
+    if mode is Mode.CHECK or not (result.changed or (findings and mode is Mode.DIFF)):
+        return outcome
+    return outcome._replace(before=data, after=after)
+
+
+def source_lines(data: bytes) -> list[str]:
+    """The lines of a source, as findings count them. Raises SourceError."""
+    from cuda2npu.source import decode
+
+    return _LINE_END.split(decode(data)[0])
 
 
 def _relocate(findings: tuple[Finding, ...], old: list[str], new: list[str]) -> tuple[Finding, ...]:

@@ -101,9 +101,7 @@ def survey(
     while callers.follow():
         for path, data in _read(paths, stopped):
             callers.look(path, data)
-    kernels = tuple(
-        Kernel(name, tuple(group), callers.of(group)) for name, group in groups.items()
-    )
+    kernels = tuple(Kernel(name, tuple(group), callers.of(group)) for name, group in groups.items())
     own = {modules.of(path)[:1] for path in paths} if used.files else set()
     return Survey(kernels, named.found(), used.found(own))
 

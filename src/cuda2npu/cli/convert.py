@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,10 +28,16 @@ from cuda2npu.cli.options import (
     usage_errors,
 )
 from cuda2npu.cli.run import Run
-from cuda2npu.config import Settings
+from cuda2npu.config import Config, Settings
 from cuda2npu.model import UsageError
-from cuda2npu.project import Mode
+from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import check_format, reporter
+
+if TYPE_CHECKING:
+    from cuda2npu.report.page import Page
+
+_NAMED = 3
+"""More paths than this are not named in the heading of a page."""
 
 
 def check(
@@ -38,6 +45,10 @@ def check(
     format: Annotated[
         str, typer.Option(metavar="NAME", help="full, concise, json or github.")
     ] = "full",
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Also write the findings as a page to look at."),
+    ] = None,
     select: Select = None,
     ignore: Ignore = None,
     preserve_numerics: PreserveNumerics = None,
@@ -50,21 +61,41 @@ def check(
     color: Color = "auto",
 ) -> None:
     """Report CUDA-only code and change nothing. Exit 0: none, 1: findings, 2: error."""
-    with usage_errors():
+    with usage_errors(), ExitStack() as stack:
         check_format(format)
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
             as_tuple(exclude), jobs,
         )  # fmt: skip
-        run = Run(Mode.CHECK, configured(settings, paths, stdin_filename), color)
-        show = reporter(format, run.stdout_color)
+        config = configured(settings, paths, stdin_filename)
+        whole = report is not None or format == "json"
+        run = Run(Mode.CHECK, config, color, sources=report is not None, survey=whole)
+        page = stack.enter_context(_page(report, paths, config)) if report is not None else None
+        show = reporter(format, run.stdout_color, run.summary.inventory)
+
+        def tell(outcome: Outcome) -> None:
+            run.stdout.write(show.add(outcome))
+            if page is not None:
+                page.add(outcome)
+
         if is_stdin(paths):
-            run.stdin(stdin_filename, lambda outcome: run.stdout.write(show.add(outcome)))
+            run.stdin(stdin_filename, tell)
         else:
-            plan = files.discover(paths, run.config.exclude)
-            run.all(plan, lambda outcome: run.stdout.write(show.add(outcome)))
+            run.all(files.discover(paths, config.exclude), tell)
         run.stdout.write(show.end())
+        if page is not None and not run.stopped:
+            page.end(run.summary.inventory, run.summary.errors)
     run.end()
+
+
+def _page(path: Path, paths: list[str], config: Config) -> Page:
+    from cuda2npu.report.page import Page
+
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    options = config.options
+    subtitle = f"for torch_npu {options.torch_npu}, target {options.target.value}"
+    names = (Path.cwd().name if name == "." else name for name in paths[:_NAMED])
+    return Page(path, ", ".join(names) + more, subtitle)
 
 
 def rewrite(

@@ -16,6 +16,7 @@ from cuda2npu import files, project
 from cuda2npu.cli.options import ERROR, FINDINGS
 from cuda2npu.config import Config
 from cuda2npu.files import Plan, WriteError
+from cuda2npu.formats import PYTHON, format_of
 from cuda2npu.model import UsageError
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Output, reporter, wants_color
@@ -30,7 +31,10 @@ BROKEN_PIPE = SIGNALLED + 13
 class Run:
     """One call of check or rewrite: what it prints where, and the code it exits with."""
 
-    def __init__(self, mode: Mode, config: Config, color: str) -> None:
+    def __init__(
+        self, mode: Mode, config: Config, color: str, *, sources: bool = False, survey: bool = False
+    ) -> None:
+        """``sources`` keeps them in the outcomes of a check; ``survey`` makes one in any case."""
         if color not in ("auto", "always", "never"):
             raise UsageError(f"--color {color}: is none of auto, always, never")
         self.mode = mode
@@ -40,34 +44,50 @@ class Run:
         self.stdout_color = wants_color(color, sys.stdout)
         self.stderr_color = wants_color(color, sys.stderr)
         self.summary = Summary(mode, self.stderr_color)
+        self._sources = sources
+        self._work = Mode.DIFF if sources else mode
+        self._survey = survey
         self._waiting = 0
         self._interrupted = 0  # the signal that asked for the end
 
     def all(self, plan: Plan, show: Callable[[Outcome], None]) -> None:
         """Do every file of a plan and show each outcome as soon as its turn comes."""
-        progress = Progress(len(plan.jobs), sys.stderr)
+        progress = Progress([job.path for job in plan.jobs], sys.stderr)
         self.summary.skipped(plan.excluded, plan.notebooks)
         for fault in plan.errors:
             self.summary.errors.append(fault)
             show(Outcome(fault.path, error=fault.message))
-        if plan.jobs and files.size(plan.jobs[0].path) > project.POOL_BYTES:
-            progress.begin()
-        with self._interruptible():
+        progress.tell(0)
+        with self._interruptible(progress):
             outcomes = project.run(
                 plan.jobs,
                 self.config.options,
-                self.mode,
+                self._work,
                 workers=self.config.jobs,
-                stopped=self._stopped,
+                stopped=lambda: self.stopped,
             )
             for outcome in chain(outcomes, self._copies(plan)):
-                if outcome.findings or outcome.changed:
+                if outcome.findings or outcome.changed or outcome.error:
                     progress.clear()
                 self.summary.add(outcome)
                 show(outcome)
                 progress.tell(self.summary.files)
-        progress.clear()
-        self._waiting = max(len(plan.jobs) - self.summary.files, 0)
+            progress.clear()
+            self._waiting = max(len(plan.jobs) - self.summary.files, 0)
+            self._look_around(plan)
+
+    def _look_around(self, plan: Plan) -> None:
+        """Complete the inventory of a project: a folder was named, or more than the text asks."""
+        inventory = self.summary.inventory
+        whole = self._survey or any(not job.named for job in plan.jobs)
+        found = inventory.total.findings or plan.cuda_sources
+        if self.mode is Mode.CHECK and whole and found and not self.stopped:
+            from cuda2npu.survey import survey
+
+            python = [job.path for job in plan.jobs if format_of(job.path) in (None, PYTHON)]
+            inventory.survey = survey(
+                python, plan.cuda_sources, inventory.kernels, lambda: self.stopped
+            )
 
     def stdin(self, name: str, show: Callable[[Outcome], None]) -> None:
         data = _read_stdin()
@@ -76,7 +96,7 @@ class Run:
             outcome = Outcome(name, after=data)
         else:
             options = replace(self.config.options, named=True)
-            outcome = project.process_bytes(name, data, options, self.mode)
+            outcome = project.process_bytes(name, data, options, self._work)
         self.summary.add(outcome)
         show(outcome)
 
@@ -124,20 +144,21 @@ class Run:
     def _copies(self, plan: Plan) -> Iterator[Outcome]:
         """Copy what ``--output`` does not convert; tells the failures alone."""
         for copy in plan.copies:
-            if self._stopped():
+            if self.stopped:
                 return
             try:
                 files.copy_file(copy)
             except WriteError as error:
                 yield Outcome(copy.path, error=str(error))
 
-    def _stopped(self) -> bool:
+    @property
+    def stopped(self) -> bool:
         """A reader of stdout that went away ends a run that only prints."""
-        left = self.stdout.broken and self.mode is not Mode.WRITE
-        return bool(self._interrupted) or left
+        only_prints = self.mode is not Mode.WRITE and not self._sources
+        return bool(self._interrupted) or (self.stdout.broken and only_prints)
 
     @contextmanager
-    def _interruptible(self) -> Iterator[None]:
+    def _interruptible(self, progress: Progress) -> Iterator[None]:
         """The first Ctrl-C ends the run after the files in work, the second one at once.
 
         So do SIGTERM and SIGHUP, unless the caller, such as nohup, has them ignored.
@@ -147,8 +168,9 @@ class Run:
             self._interrupted = number
             for each in previous:
                 signal.signal(each, stop_at_once)
-            with suppress(UsageError):
-                self.stderr.write("\nFinishing the files in work; Ctrl-C again stops at once.\n")
+            with suppress(UsageError, RuntimeError):  # in the middle of another write
+                progress.stop()
+                self.stderr.write("Finishing the files in work; Ctrl-C again stops at once.\n")
 
         def stop_at_once(number: int, _: object) -> None:
             raise SystemExit(SIGNALLED + number)

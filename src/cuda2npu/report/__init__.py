@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol, TextIO
+import re
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from cuda2npu.model import Finding, FixLevel, UsageError
 from cuda2npu.project import Outcome
 
+if TYPE_CHECKING:
+    from cuda2npu.report.inventory import Inventory, Kind
+
 FORMATS = ("full", "concise", "json", "github")
 LATER = ("sarif",)
+LEVELS = {
+    FixLevel.SAFE: "fixable",
+    FixLevel.NUMERICS: "fixable, changes results",
+    FixLevel.UNSAFE: "fixable with --unsafe",
+    FixLevel.NONE: "by hand",
+}
+"""What a person reads for a fix level."""
 
 
 class Reporter(Protocol):
@@ -20,13 +31,13 @@ class Reporter(Protocol):
     def end(self) -> str: ...
 
 
-def reporter(name: str, color: bool) -> Reporter:
-    """The reporter of a format."""
+def reporter(name: str, color: bool, inventory: Inventory | None = None) -> Reporter:
+    """The reporter of a format; JSON ends with the inventory of the run."""
     check_format(name)
     if name == "json":
         from cuda2npu.report.json import JsonReporter
 
-        return JsonReporter()
+        return JsonReporter(inventory)
     if name == "github":
         from cuda2npu.report.github import GithubReporter
 
@@ -90,15 +101,18 @@ def style(text: str, code: str, color: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if color else text
 
 
-def tags(finding: Finding) -> str:
+def tags(finding: Finding | Kind) -> str:
     """What the tool can do about a finding, and whether anyone would notice without it."""
-    fix = {
-        FixLevel.SAFE: "[fixable]",
-        FixLevel.NUMERICS: "[fixable, changes results]",
-        FixLevel.UNSAFE: "[fixable with --unsafe]",
-        FixLevel.NONE: "[by hand]",
-    }[finding.fix]
-    return fix + (" [quiet]" if finding.quiet else "")
+    return f"[{LEVELS[finding.fix]}]" + (" [quiet]" if finding.quiet else "")
+
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of what follows."""
+
+
+def printable(text: str) -> str:
+    """The text without what would steer a terminal or show a line in another order."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def plural(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ import unicodedata
 
 from cuda2npu.model import Finding
 from cuda2npu.project import Outcome
-from cuda2npu.report import style
+from cuda2npu.report import printable, style
 from cuda2npu.report.concise import headline
 
 _WIDEST = 160
@@ -47,17 +47,10 @@ def excerpt(line: str, start: int, end: int) -> tuple[str, str, str]:
         right = left + _WIDEST
         before, after = "..." if left else "", "..." if right < len(line) else ""
         line, start, end = line[left:right], start - left, min(end, right) - left
-    shown = "".join(map(_shown, line))
+    shown = printable(line)
     padding = "".join("\t" if char == "\t" else " " * _width(char) for char in line[:start])
     carets = "^" * max(1, sum(map(_width, line[start:end])))
     return before + shown + after, " " * len(before) + padding, carets
-
-
-def _shown(char: str) -> str:
-    """Control characters of a source must not steer the terminal."""
-    return (
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) == "Cc" and char != "\t" else char
-    )
 
 
 def _width(char: str) -> int:

@@ -1,4 +1,4 @@
-"""One JSON object: findings, then errors. It is written as the findings come."""
+"""One JSON object: findings, errors, summary. It is written as the findings come."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 
 from cuda2npu.model import FileError, Finding
 from cuda2npu.project import Outcome
+from cuda2npu.report.inventory import Inventory, as_data
 
 
 class JsonReporter:
-    def __init__(self) -> None:
+    def __init__(self, inventory: Inventory | None = None) -> None:
+        self._inventory = inventory
         self._errors: list[FileError] = []
         self._written = 0
 
@@ -26,7 +28,8 @@ class JsonReporter:
     def end(self) -> str:
         lead = "\n" if self._written else '{"findings": ['
         errors = [{"path": error.path, "message": error.message} for error in self._errors]
-        return f'{lead}], "errors": {json.dumps(errors)}}}\n'
+        summary = f', "summary": {json.dumps(as_data(self._inventory))}' if self._inventory else ""
+        return f'{lead}], "errors": {json.dumps(errors)}{summary}}}\n'
 
 
 def as_dict(finding: Finding) -> dict[str, object]:

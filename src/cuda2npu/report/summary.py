@@ -5,9 +5,12 @@ from __future__ import annotations
 from cuda2npu.model import FileError, Finding, FixLevel
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import plural, style, tags
+from cuda2npu.report.inventory import Inventory
 
 _NAMED = 5
 """More excluded paths than this are not listed."""
+_CHANGED = 10
+"""More changed files than this are not listed when a run is stopped."""
 
 
 class Summary:
@@ -16,52 +19,44 @@ class Summary:
     def __init__(self, mode: Mode, color: bool = False) -> None:
         self.mode = mode
         self.color = color
-        self.files = 0
-        self.changed = 0
-        self.edits = 0
-        self.with_findings = 0
+        self.inventory = Inventory()
+        self.changed: list[str] = []
         self.numerics: list[Finding] = []  # the applied edits that change results
         self.errors: list[FileError] = []
         self.notes: list[str] = []
-        # By whether findings are loud and by code, so that quiet ones sort first.
-        self.counts: dict[tuple[bool, str], int] = {}
-        self.samples: dict[tuple[bool, str], Finding] = {}
+        self.last = ""
+        """The file that was done last; files are done in order."""
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome. In check every finding is shown, else those that remain."""
-        self.files += 1
+        self.inventory.add(outcome)
+        self.last = outcome.path
         if outcome.error is not None:
             self.errors.append(FileError(outcome.path, outcome.error))
         self.notes += [f"{outcome.path}: {note}" for note in outcome.notes]
-        applied = [finding for finding in outcome.findings if finding.applied]
-        shown = [
-            finding
-            for finding in outcome.findings
-            if self.mode is Mode.CHECK or not finding.applied
-        ]
-        self.with_findings += bool(shown)
-        self.changed += outcome.changed
-        self.edits += len(applied)
+        if outcome.changed:
+            self.changed.append(outcome.path)
         if self.mode is not Mode.CHECK:
-            self.numerics += [item for item in applied if item.fix is FixLevel.NUMERICS]
-        for finding in shown:
-            key = (not finding.quiet, finding.code)
-            self.counts[key] = self.counts.get(key, 0) + 1
-            self.samples.setdefault(key, finding)
+            self.numerics += [
+                item for item in outcome.findings if item.applied and item.fix is FixLevel.NUMERICS
+            ]
+
+    @property
+    def files(self) -> int:
+        return self.inventory.files
 
     @property
     def findings(self) -> int:
-        return sum(self.counts.values())
+        """How many findings are shown."""
+        total = self.inventory.total
+        return total.findings if self.mode is Mode.CHECK else total.left
 
     def text(self, *, stopped: bool = False, waiting: int = 0) -> str:
         """The summary; ``waiting`` files were not begun when the user stopped the run."""
-        lines = [self._headline(), *self._numerics(), *self._findings(), *self._notes()]
-        lines += self._errors()
+        lines = [self._headline(), *self._numerics(), *self._findings(), *self._overview()]
+        lines += [*self._notes(), *self._errors()]
         if stopped:
-            lines.append(
-                f"Stopped: {plural(self.files, 'file')} done, {waiting} not begun; "
-                "every file is whole."
-            )
+            lines += self._stopped(waiting)
         elif self.mode is not Mode.CHECK:
             lines.append(f"Next: {self._next()}")
         elif self.findings:
@@ -74,11 +69,12 @@ class Summary:
             if not self.findings:
                 text = f"No findings, {looked}."
             else:
-                places = plural(self.with_findings, "file")
+                places = plural(len(self.inventory.found), "file")
                 text = f"{plural(self.findings, 'finding')} in {places}, {looked}."
         else:
             verb = "would change" if self.mode is Mode.DIFF else "changed"
-            text = f"{looked}, {self.changed} {verb}, {plural(self.edits, 'edit')}."
+            edits = plural(self.inventory.total.automatic, "edit")
+            text = f"{looked}, {len(self.changed)} {verb}, {edits}."
         if self.errors:
             text = f"{text[:-1]}, {plural(len(self.errors), 'error')}."
         return style(text, "1", self.color)
@@ -100,19 +96,30 @@ class Summary:
 
     def _findings(self) -> list[str]:
         lines = []
-        if self.mode is not Mode.CHECK and self.counts:
+        if self.mode is not Mode.CHECK and self.findings:
             lines.append(
                 style(f"{plural(self.findings, 'finding')} left for you:", "33", self.color)
             )
-        for key in sorted(self.counts):
-            sample = self.samples[key]
-            lines.append(f"  {self.counts[key]:>5}  {sample.code}  {sample.name}  {tags(sample)}")
-        if any(not loud for loud, _ in self.counts):
+        quiet = False
+        for kind, count in self.inventory.in_order():
+            number = count.findings if self.mode is Mode.CHECK else count.left
+            if number:
+                lines.append(f"  {number:>5}  {kind.code}  {kind.name}  {tags(kind)}")
+                quiet = quiet or kind.quiet
+        if quiet:
             lines.append(
                 "  [quiet]: does not fail on an NPU machine, but runs on the CPU, in another "
                 "precision or over another backend."
             )
         return lines
+
+    def _overview(self) -> list[str]:
+        """What a person plans with, when a whole project was looked through."""
+        if self.mode is not Mode.CHECK or self.inventory.survey is None:
+            return []
+        from cuda2npu.report.overview import overview
+
+        return overview(self.inventory, self.color)
 
     def skipped(self, excluded: list[str], notebooks: int) -> None:
         """Tell of named paths that the patterns leave out, and of notebooks in folders."""
@@ -134,9 +141,22 @@ class Summary:
             for error in self.errors
         ]
 
+    def _stopped(self, waiting: int) -> list[str]:
+        """Where the run was stopped; what is done is done in order."""
+        last = f", up to {self.last}" if self.last else ""
+        lines = [
+            f"Stopped: {plural(self.files, 'file')} done{last}; {waiting} not begun; "
+            "every file is whole."
+        ]
+        if self.mode is Mode.WRITE and 0 < len(self.changed) <= _CHANGED:
+            lines.append(f"Changed: {', '.join(self.changed)}")
+        if self.mode is Mode.WRITE:
+            lines.append("Next: the same command does the rest.")
+        return lines
+
     def _advice(self) -> str:
         explain = "`cuda2npu rules CODE` explains a finding"
-        if any(sample.applied for sample in self.samples.values()):
+        if self.inventory.total.automatic:
             return f"`cuda2npu rewrite` makes the fixable edits; {explain}."
         return f"{explain[0].upper()}{explain[1:]}."
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from html import escape
 
+from cuda2npu.report.charts import Bar, bar_chart
 from cuda2npu.smoke.outcome import Row, Status
 
 WIDTH, HEIGHT = 760, 240
 _LEFT, _TOP, _RIGHT, _BOTTOM = 70, 14, 14, 30
-_BAR = 18
-_FILL = {Status.OK: "#2e7d32", Status.POINTED: "#f9a825", Status.DIFFERS: "#c62828"}
-_FLOOR = 1e-9
+_KIND = {Status.OK: "ok", Status.POINTED: "pointed-out", Status.DIFFERS: "differs"}
+_FLOOR, _CEILING = 1e-9, 10.0
 BARS = 200
 
 Point = Callable[[int, float], tuple[float, float]]
@@ -79,24 +78,11 @@ def error_chart(rows: Sequence[Row]) -> str:
     layers = [row for row in rows if row.kind == "layer" and row.metrics.compared][:BARS]
     if not layers:
         return "<p>No layer was compared.</p>"
-    name_width, height = 260, _BAR * len(layers) + 24
-    span = WIDTH - name_width - 90
-    low, high = math.log10(_FLOOR), 1.0
-    bars = []
-    for index, row in enumerate(layers):
-        error = min(max(row.metrics.max_abs, _FLOOR), 10.0)
-        width = max(1.0, (math.log10(error) - low) / (high - low) * span)
-        y = index * _BAR + 4
-        bars.append(
-            f'<text x="{name_width - 6}" y="{y + 12}" text-anchor="end">'
-            f"{escape(row.title[-40:])}</text>"
-            f'<rect x="{name_width}" y="{y}" width="{width:.1f}" height="{_BAR - 4}" '
-            f'fill="{_FILL[row.status]}"><title>{escape(row.title)}: '
-            f"{row.metrics.max_abs:.3g}</title></rect>"
-            f'<text x="{name_width + width + 6:.1f}" y="{y + 12}">'
-            f"{row.metrics.max_abs:.1e}</text>"
-        )
-    return (
-        f'<svg id="errors" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="Largest absolute error of each layer">{"".join(bars)}</svg>'
-    )
+    return bar_chart("errors", "Largest absolute error of each layer", list(map(_error, layers)))
+
+
+def _error(row: Row) -> Bar:
+    low, high = math.log10(_FLOOR), math.log10(_CEILING)
+    error = min(max(row.metrics.max_abs, _FLOOR), _CEILING)
+    share = (math.log10(error) - low) / (high - low)
+    return Bar(row.title, share, f"{row.metrics.max_abs:.1e}", _KIND[row.status])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 
 from cuda2npu import __version__
+from cuda2npu.report.html import END, escape, head, table
 from cuda2npu.smoke.charts import error_chart, loss_chart
 from cuda2npu.smoke.data import verdict
 from cuda2npu.smoke.failure import Failure
@@ -16,18 +16,11 @@ from cuda2npu.smoke.suspects import Edit
 from cuda2npu.smoke.table import describe
 
 _STYLE = """
-:root{color-scheme:light dark}
-body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1060px;padding:0 1rem}
-table{border-collapse:collapse;width:100%;font-size:13px}
-th,td{padding:.25rem .5rem;border-bottom:1px solid #8884;text-align:left;vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .verdict{font-size:1.4rem;font-weight:700}
-.match,.ok{color:#2e7d32}.differs,.could-not-run{color:#c62828}.pointed-out{color:#b26a00}
+.match,.ok{color:#2e7d32;fill:#2e7d32}.differs,.could-not-run{color:#c62828;fill:#c62828}
+.pointed-out{color:#b26a00;fill:#b26a00}
 .simulated{border:2px solid #b26a00;padding:.5rem 1rem;border-radius:.4rem}
-pre{overflow:auto;padding:.6rem;border:1px solid #8884;border-radius:.4rem;font-size:12px}
 td:first-child{min-width:11rem}
-code{overflow-wrap:anywhere}
-svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:currentColor}
 .grid{stroke:#8886}.key{margin:0}
 """
 
@@ -37,16 +30,8 @@ def page_of(report: Report) -> str:
     if report.comparison is not None:
         parts += _compared(report, report.comparison)
     parts += [_edits(report), _notes(report), _environment(report)]
-    title = escape(f"{report.request.script.name}: {verdict(report)}")
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style></head><body>"
-        + "\n".join(part for part in parts if part)
-        + "</body></html>\n"
-    )
+    title = f"{report.request.script.name}: {verdict(report)}"
+    return head(title, _STYLE) + "\n".join(part for part in parts if part) + END
 
 
 def _head(report: Report) -> str:
@@ -80,7 +65,7 @@ def _failure(failure: Failure) -> str:
             (f"{pair.path}:{pair.line or '(new line)'}", pair.original, pair.rewritten)
             for pair in failure.pairs
         ]
-        parts.append(_table(("line", "original", "rewritten"), rows, code=True))
+        parts.append(table(("line", "original", "rewritten"), rows, code=True))
     parts.append(f"<pre>{escape(failure.traceback)}</pre>")
     return "".join(parts)
 
@@ -142,7 +127,7 @@ def _edit_table(edits: Iterable[Edit]) -> str:
         change = f"{edit.before} → {edit.after}" if edit.after else edit.before
         level = "changes results" if edit.numerics else ""
         rows.append((f"{edit.path}:{edit.line}", edit.code, edit.message, level, change))
-    return _table(("place", "rule", "what", "", "line"), rows)
+    return table(("place", "rule", "what", "", "line"), rows)
 
 
 def _notes(report: Report) -> str:
@@ -154,7 +139,7 @@ def _notes(report: Report) -> str:
         for note in report.notes
     ]  # fmt: skip
     head = ("place", "kind", "operation", "what", "times")
-    return "<h2>What a real chip refuses or does slowly</h2>" + _table(head, rows)
+    return "<h2>What a real chip refuses or does slowly</h2>" + table(head, rows)
 
 
 def _environment(report: Report) -> str:
@@ -166,14 +151,4 @@ def _environment(report: Report) -> str:
     rows += [(run, "seconds", f"{value:.1f}") for run, value in report.seconds.items()]
     rows.append(("", "cuda2npu", __version__))
     rows.append(("", "NPU", "simulated" if report.simulated else "real"))
-    return "<h2>Environment</h2>" + _table(("run", "what", "value"), rows)
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]], code: bool = False) -> str:
-    start, end = ("<code>", "</code>") if code else ("", "")
-    names = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{start}{escape(cell)}{end}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+    return "<h2>Environment</h2>" + table(("run", "what", "value"), rows)
