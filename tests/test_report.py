@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from cuda2npu.model import Finding, FixLevel, UsageError
 from cuda2npu.project import Mode, Outcome
@@ -219,8 +221,6 @@ class TestDiff:
         assert diff("/else/a.py", b"a\n", b"b\n").startswith(b"--- a/else/a.py\n")
 
     def test_colour_adds_only_colour(self) -> None:
-        import re
-
         for before, after in CASES.values():
             plain = diff("a.py", before, after)
             colored = diff("a.py", before, after, color=True)
@@ -235,30 +235,55 @@ class Terminal(io.StringIO):
 
 class TestProgress:
     def test_a_long_run_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        now = iter([0.0, 0.1, 1.0, 1.0, 1.05])
-        monkeypatch.setattr("time.monotonic", lambda: next(now))
+        now = 0.0
+        monkeypatch.setattr("cuda2npu.report.progress.time.monotonic", lambda: now)
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("TERM", "xterm")
         stream = Terminal()
-        progress = Progress(9, stream)
-        for done in (1, 2, 3):
-            progress.tell(done)
-        assert stream.getvalue() == "\r2 of 9 files"
+        progress = Progress([f"{number}.py" for number in range(9)], stream)
+        for now in (0.1, 1.0, 1.05):
+            progress.tell(round(10 * now))
+        assert [line for line in ("1.py", "8.py") if line in stream.getvalue()] == []
+        now = 1.2
+        progress.tell(3)
+        assert stream.getvalue().startswith("\r\x1b[K")
+        assert re.search(r"3/9.*left.*3\.py$", stream.getvalue())
         progress.clear()
         progress.clear()
-        assert stream.getvalue() == "\r2 of 9 files\r\x1b[K"
+        assert stream.getvalue().endswith("3.py\r\x1b[K")
 
-    def test_a_long_first_file(self) -> None:
+    def test_a_long_file_is_named_at_once(self, tmp_path: Path) -> None:
+        large = tmp_path / "large.py"
+        large.write_bytes(b"#" * 300_000)
         stream = Terminal()
-        progress = Progress(1, stream)
-        progress.begin()
-        assert stream.getvalue() == "\r0 of 1 files"
+        Progress([str(large)], stream).tell(0)
+        assert "0/1" in stream.getvalue()
 
-    def test_nothing_off_a_terminal(self) -> None:
-        stream = io.StringIO()
+    @pytest.mark.parametrize("columns", [20, 61, 80, 200])
+    def test_it_stays_on_one_line(self, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        stream = Terminal()
+        progress = Progress(["表/\x1b[31m" + "a" * 300 + "/end.py"] * 5000, stream)
+        progress._next = 0.0
+        progress.tell(4000)
+        shown = re.sub(r"\x1b\[[0-9;]*[mK]|\r", "", stream.getvalue())
+        assert "\x1b" not in shown
+        assert "\n" not in shown
+        assert cell_len(shown) < columns
+        assert ("/end.py" in shown) is (columns > 60)
+
+    @pytest.mark.parametrize("term", ["dumb", "xterm"])
+    def test_nothing_off_a_terminal(self, monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+        monkeypatch.setenv("TERM", term)
+        stream = Terminal() if term == "dumb" else io.StringIO()
         for target in (stream, None):
-            progress = Progress(9, target)
+            progress = Progress(["a.py"] * 9, target)
             progress._next = 0.0
             progress.tell(1)
             progress.clear()
+            progress.stop()
         assert stream.getvalue() == ""
 
 
@@ -314,4 +339,8 @@ class TestSummary:
         summary = Summary(Mode.WRITE)
         summary.add(outcome())
         text = summary.text(stopped=True, waiting=4)
-        assert "Stopped: 1 file done, 4 not begun; every file is whole." in text
+        assert "Stopped: 1 file done, up to a.py; 4 not begun; every file is whole." in text
+        assert "Changed:" not in text
+        assert text.endswith("Next: the same command does the rest.\n")
+        summary.add(outcome(finding(applied=True)))
+        assert "\nChanged: a.py\n" in summary.text(stopped=True, waiting=3)

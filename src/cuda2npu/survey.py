@@ -63,7 +63,10 @@ class KernelSource(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A custom kernel: the findings about it, and the files that import what holds it."""
+    """A custom kernel: the findings about it, and the files that import what holds it.
+
+    Those that import it directly come before those that do it through a package.
+    """
 
     name: str
     places: tuple[Finding, ...]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from browser import browser
 from rich.console import Console
 
 from cuda2npu.smoke.causes import cause_of
@@ -26,7 +25,6 @@ from cuda2npu.smoke.suspects import Edit
 from cuda2npu.smoke.table import show, shown
 
 EVIL = '<script>document.title="taken"</script><img src=x onerror=alert(1)>&"\'[bold]'
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def report(broken: bool = False) -> Report:
@@ -114,30 +112,23 @@ def test_of_many_layers_those_that_stand_out_are_shown() -> None:
     assert rows[70] in chosen
 
 
-@pytest.fixture(scope="module")
-def browser() -> str:
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    return found
-
-
-def look(browser: str, folder: Path, *arguments: str) -> str:
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-               f"--user-data-dir={folder / 'profile'}", *arguments]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_in_a_browser(browser: str, tmp_path: Path) -> None:
+def test_in_a_browser(tmp_path: Path) -> None:
     page = tmp_path / "smoke.html"
     page.write_text(page_of(report()), encoding="utf-8")
-    dom = look(browser, tmp_path, "--dump-dom", page.as_uri())
-    assert "<title>train.py: differs</title>" in dom
-    assert dom.count("<polyline") == 2
-    assert dom.count("<rect") == 3
-    assert len(re.findall(r'<table id="layers">.*?</table>', dom, re.DOTALL)) == 1
-    picture = tmp_path / "smoke.png"
-    look(browser, tmp_path, f"--screenshot={picture}", "--window-size=1100,1600", page.as_uri())
-    assert picture.stat().st_size > 20_000
+    with browser(tmp_path / "profile") as tab:
+        tab.open(page)
+        assert tab.run("document.title") == "train.py: differs"
+        counts = (
+            "['polyline', 'rect', 'table#layers'].map(n => document.querySelectorAll(n).length)"
+        )
+        assert tab.run(counts) == [2, 3, 1]
+        bars = (
+            "[...document.querySelectorAll('rect')].map(bar => bar.getBoundingClientRect().width)"
+        )
+        small, large, pointed = tab.run(bars)
+        assert 0 < small < pointed < large
+        assert tab.requests == [page.as_uri()]
+        assert tab.faults == []
+        picture = tmp_path / "smoke.png"
+        tab.picture(picture)
+        assert picture.stat().st_size > 20_000

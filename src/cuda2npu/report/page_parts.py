@@ -17,26 +17,30 @@ _BARS = 12
 _CALLERS = 8
 
 
+_FILES = (
+    '<h2 id="files">Files</h2><p>What <code>cuda2npu rewrite</code> would change, with the '
+    "findings in place.</p>"
+)
+
+
 def content(
     inventory: Inventory, errors: Sequence[FileError], title: str, subtitle: str, cuts: str
 ) -> str:
-    parts = (
-        f"<main><h1><code>{escape(title)}</code></h1>"
+    """Everything up to the files; ``cuts`` says what the page leaves out."""
+    survey = inventory.survey or Survey()
+    parts = [
+        f"<h1><code>{escape(title)}</code></h1>",
         f'<p class="dim">{escape(subtitle)}, cuda2npu {escape(__version__)}</p>',
         _links(inventory),
         _tiles(inventory),
-        f"<p>{escape(automatic(inventory))}</p>" if inventory.total.findings else "",
-        _charts(inventory),
-        _kernels(inventory.survey or Survey()),
-        _libraries(inventory.survey or Survey()),
-        _errors(errors),
-        _frame(inventory) if inventory.total.findings else "<p>No findings.</p>",
-        f'<p class="dim">{escape(cuts)}</p>' if cuts else "",
-        '<h2 id="files">Files</h2><p>What <code>cuda2npu rewrite</code> would change, with the findings in '
-        "place.</p>"
-        if inventory.total.findings
-        else "",
-    )
+    ]
+    if inventory.total.findings:
+        parts += [f"<p>{escape(automatic(inventory))}</p>", _charts(inventory)]
+    parts += [_kernels(survey), _libraries(survey), _errors(errors)]
+    if inventory.total.findings:
+        parts += [_frame(inventory), f'<p class="dim">{escape(cuts)}</p>' if cuts else "", _FILES]
+    else:
+        parts.append("<p>No findings.</p>")
     return "\n".join(part for part in parts if part)
 
 
@@ -68,8 +72,6 @@ def _tiles(inventory: Inventory) -> str:
 
 
 def _charts(inventory: Inventory) -> str:
-    if not inventory.total.findings:
-        return ""
     levels = [
         (LEVELS[level], count.findings, level.value)
         for level, count in inventory.by_level().items()

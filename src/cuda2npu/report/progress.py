@@ -29,11 +29,12 @@ class Progress:
         self._stream = stream if usable else None
         self._next = time.monotonic() + 5 * self._INTERVAL
         self._shown = False
+        self._stopped = False
         self._bar: _Bar | None = None
 
     def tell(self, done: int) -> None:
         """So many files are done, and the next one is in work."""
-        if self._stream is None or done >= len(self._paths):
+        if self._stream is None or self._stopped or done >= len(self._paths):
             return
         path = self._paths[done]
         if time.monotonic() < self._next and files.size(path) < self._LARGE:
@@ -52,8 +53,8 @@ class Progress:
 
     def stop(self) -> None:
         """Draw no more, and leave an empty line also where the terminal showed ``^C``."""
+        self._stopped = True  # a signal may come while a bar is drawn: clear() is still to come
         self._wipe()
-        self._stream = None
 
     def _wipe(self) -> None:
         if self._stream is not None:
