@@ -13,6 +13,7 @@ HEAVY = {
     "concurrent.futures",
     "cuda2npu.engine",
     "cuda2npu.simulator",
+    "cuda2npu.survey",
     "difflib",
     "libcst",
     "multiprocessing",

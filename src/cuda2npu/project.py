@@ -30,7 +30,7 @@ POOL_BYTES = 256 * 1024
 _GRACE = 2.0
 """Seconds that a worker goes on when it is told to end."""
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
+_LINE_END = r"\r\n|\r|\n"
 
 
 class Mode(Enum):
@@ -334,7 +334,7 @@ def source_lines(data: bytes) -> list[str]:
     """The lines of a source, as findings count them. Raises SourceError."""
     from cuda2npu.source import decode
 
-    return _LINE_END.split(decode(data)[0])
+    return re.split(_LINE_END, decode(data)[0])
 
 
 def _relocate(findings: tuple[Finding, ...], old: list[str], new: list[str]) -> tuple[Finding, ...]:

@@ -106,13 +106,13 @@ def tags(finding: Finding | Kind) -> str:
     return f"[{LEVELS[finding.fix]}]" + (" [quiet]" if finding.quiet else "")
 
 
-_UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNPRINTABLE = "[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 """Control characters, and those that turn the direction of what follows."""
 
 
 def printable(text: str) -> str:
     """The text without what would steer a terminal or show a line in another order."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return re.sub(_UNPRINTABLE, "\N{REPLACEMENT CHARACTER}", text)
 
 
 def plural(number: int, noun: str) -> str:

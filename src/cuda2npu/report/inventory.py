@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuda2npu.model import Finding, FixLevel
 from cuda2npu.project import Outcome
-from cuda2npu.survey import Kernel, Survey
+
+if TYPE_CHECKING:
+    from cuda2npu.survey import Kernel, Survey
 
 
-@dataclass(slots=True)
 class Count:
     """How many findings there are, and how many of them ``rewrite`` fixes by itself."""
 
-    findings: int = 0
-    automatic: int = 0
+    def __init__(self) -> None:
+        self.findings = 0
+        self.automatic = 0
 
     @property
     def left(self) -> int:
@@ -27,8 +28,7 @@ class Count:
         self.automatic += finding.applied
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """What findings of one line of the summary have in common."""
 
     code: str
@@ -42,19 +42,19 @@ class Kind:
         return not self.quiet, self.code, self.fix.value
 
 
-@dataclass(slots=True)
 class Inventory:
     """Counts over the outcomes of a run. It grows with the files that have findings alone."""
 
-    files: int = 0
-    total: Count = field(default_factory=Count)
-    kinds: dict[Kind, Count] = field(default_factory=dict)
-    found: dict[str, Count] = field(default_factory=dict)
-    """The files that have findings."""
-    kernels: list[Finding] = field(default_factory=list)
-    """The findings about custom kernels."""
-    survey: Survey | None = None
-    """What was found besides, when the whole project was looked through."""
+    def __init__(self) -> None:
+        self.files = 0
+        self.total = Count()
+        self.kinds: dict[Kind, Count] = {}
+        self.found: dict[str, Count] = {}
+        """The files that have findings."""
+        self.kernels: list[Finding] = []
+        """The findings about custom kernels."""
+        self.survey: Survey | None = None
+        """What was found besides, when the whole project was looked through."""
 
     def add(self, outcome: Outcome) -> None:
         self.files += 1
@@ -95,6 +95,8 @@ class Inventory:
 
 def as_data(inventory: Inventory) -> dict[str, Any]:
     """The inventory as JSON has it."""
+    from cuda2npu.survey import Survey
+
     survey = inventory.survey or Survey()
     return {
         "files": inventory.files,
