@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,7 @@ w = torch.load("w.pt")
 '''
 import xformers
 '''
-# import vllm
+# import vllm, other_scan.cu, scan.cuh
 x = "\\nimport apex"
 """,
     "tools/cli.py": "import deepspeed.comm as dist; from mmcv.ops import nms\n",
@@ -61,9 +62,18 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def check(
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cuda2npu", "check", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | (environment or {}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert "Traceback" not in done.stderr
     return done
 
@@ -153,6 +163,20 @@ def test_every_library_has_an_answer() -> None:
         assert name == library.name
         assert len(library.advice.split()) > 1 or "-" in library.advice
         assert not library.advice.endswith(".")
+
+
+@pytest.mark.parametrize("module", ["nothing.like.that", "a_pack"])
+def test_a_pack_whose_libraries_cannot_be_loaded(project: Path, module: str) -> None:
+    site = project / "site"
+    (site / "their_rules-1.dist-info").mkdir(parents=True)
+    pack = f"from cuda2npu.pack import Pack\npack = Pack('a', (), (), libraries={module!r})\n"
+    (site / "a_pack.py").write_text(pack)
+    info = site / "their_rules-1.dist-info"
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-rules\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[cuda2npu.packs]\nabc = a_pack:pack\n")
+    done = check(project, ".", environment={"PYTHONPATH": str(site)})
+    assert done.returncode == 2
+    assert "error: the rule pack abc of the package their-rules cannot be loaded" in done.stderr
 
 
 def finding(path: str, level: FixLevel, *, applied: bool = False, quiet: bool = False) -> Finding:

@@ -11,6 +11,7 @@ from cuda2npu.pack import Library
 from cuda2npu_codemods.triggers import PACKAGES
 
 REWRITE = "write the operation with torch functions, move it to the CPU, or port the kernel"
+_LIGHTNING = "Ascend's port of Lightning, or an Accelerator class of your own"
 _QUANTIZE = "load the model in bfloat16, or quantize with Ascend's tools"
 _ATTENTION = (
     "use torch.nn.functional.scaled_dot_product_attention or torch_npu.npu_fusion_attention"
@@ -47,14 +48,14 @@ _PORTED = {
     "apex": "Ascend's patch of apex, built from source; or torch.autocast and torch_npu.optim",
     "bitsandbytes": "a recent release does 4-bit nf4; no 8-bit optimizers and no LLM.int8()",
     "faiss": "its CPU indexes work; Ascend's IndexSDK has NPU ones",
-    "lightning": "no accelerator for NPUs of its own: Ascend's port, or an Accelerator class",
+    "lightning": _LIGHTNING,
     "lmdeploy": "dlinfer-ascend",
     "megatron": "Ascend's MindSpeed",
     "mmcv": "build it on the NPU machine: MMCV_WITH_OPS=1 FORCE_NPU=1; not every operator is there",
     "onnxruntime": "onnxruntime-cann, with the provider CANNExecutionProvider",
-    "pytorch_lightning": "as lightning",
+    "pytorch_lightning": _LIGHTNING,
     "sglang": "its installation for Ascend, with sgl-kernel-npu",
-    "torchvision": "works; nms, roi_align and the like run on NPUs with torchvision_npu",
+    "torchvision": "its models and transforms work; nms, roi_align and such need torchvision_npu",
     "triton": "triton-ascend; many kernels run as they are, others need smaller blocks",
     "vllm": "the plugin vllm-ascend",
 }

@@ -211,12 +211,12 @@ class _Sources:
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._files: dict[str, list[str]] = {path: [] for path in paths}
-        self._names = {path: Path(path).name.encode() for path in self._files}
+        self._names = {path: re.escape(Path(path).name.encode()) for path in self._files}
 
     def look(self, path: str, data: bytes) -> None:
         if self._names and b".cu" in data:
             for source, name in self._names.items():
-                if name in data:
+                if re.search(rb"(?<![\w-])" + name + rb"(?!\w)", data):
                     self._files[source].append(path)
 
     def found(self) -> tuple[KernelSource, ...]:
