@@ -25,7 +25,7 @@ from cuda2npu.report.page_parts import content
 
 TABLE = 20_000
 """More findings than this are counted, not listed: a browser gets slow."""
-DIFFS = 16_000_000
+DIFFS = 5_000_000
 """Bytes of diffs; the files after them are listed without."""
 _ROWS = 4_000
 """Lines of one file's diff."""

@@ -117,10 +117,17 @@ def _kernels(survey: Survey) -> str:
             for kernel in survey.kernels
         )
         parts += ['<h2 id="kernels">Custom kernels</h2><p>To be ported, or done without.</p>']
-        parts += [_scrolled(table(("kernel", "built, loaded or imported in", "used by"), rows))]
+        parts += [
+            _scrolled(
+                table(("kernel", "built, loaded or imported in", "used by"), rows), "Custom kernels"
+            )
+        ]
     if survey.sources:
-        rows = ((source.path, _lines(source.named_by), "") for source in survey.sources)
-        parts += ["<h2>CUDA sources</h2>", _scrolled(table(("file", "named in", ""), rows))]
+        rows = ((source.path, _lines(source.named_by)) for source in survey.sources)
+        parts += [
+            "<h2>CUDA sources</h2>",
+            _scrolled(table(("file", "named in"), rows), "CUDA sources"),
+        ]
     return "".join(parts)
 
 
@@ -137,12 +144,14 @@ def _libraries(survey: Survey) -> str:
         for use in survey.libraries
     )
     heads = ("library", "on an NPU", "what to do or mind", "imported in")
-    return f'<h2 id="libraries">Third-party libraries</h2>{_scrolled(table(heads, rows))}'
+    return (
+        f'<h2 id="libraries">Third-party libraries</h2>{_scrolled(table(heads, rows), "Libraries")}'
+    )
 
 
-def _scrolled(inner: str) -> str:
+def _scrolled(inner: str, label: str) -> str:
     """A box of its own to scroll in, with the keyboard, too."""
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{inner}</div>'
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{inner}</div>'
 
 
 def _errors(errors: Sequence[FileError]) -> str:
