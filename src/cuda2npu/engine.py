@@ -330,9 +330,7 @@ class _Settled:
 
     def finding(self, proposal: _Proposal, facts: FileFacts) -> Finding:
         rule, outcome = proposal.rule, proposal.outcome
-        level = FixLevel.NONE
-        if isinstance(outcome, Fix):
-            level = outcome.level or rule.fix
+        level = (outcome.level or rule.fix) if isinstance(outcome, Fix) else FixLevel.NONE
         start, end = self.spans[id(outcome.at or proposal.node)]
         line, column = facts.source.position(self._offset(start))
         end_line, end_column = facts.source.position(self._offset(end))

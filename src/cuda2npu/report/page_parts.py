@@ -123,10 +123,10 @@ def _kernels(survey: Survey) -> str:
             )
         ]
     if survey.sources:
-        rows = ((source.path, _lines(source.named_by)) for source in survey.sources)
+        named = ((source.path, _lines(source.named_by)) for source in survey.sources)
         parts += [
             "<h2>CUDA sources</h2>",
-            _scrolled(table(("file", "named in"), rows), "CUDA sources"),
+            _scrolled(table(("file", "named in"), named), "CUDA sources"),
         ]
     return "".join(parts)
 
