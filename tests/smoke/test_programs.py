@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from cuda2npu.engine import rewrite_source
 from cuda2npu.model import Options, Target
@@ -120,13 +120,9 @@ def test_the_patch_of_torch_npu_computes_the_same(run: Smoke, folder: Path, name
         assert patch == pytest.approx(edit, abs=EXACT)
 
 
-needs_transformers = pytest.mark.skipif(
-    find_spec("transformers") is None or find_spec("accelerate") is None,
-    reason="transformers and accelerate are not installed: pip install 'cuda2npu[transformers]'",
-)
+needs_transformers = needs("torch_npu", "transformers", "accelerate")
 
 
-@pytest.mark.slow
 @needs_transformers
 def test_gpt2_of_transformers(run: Smoke) -> None:
     report = run("gpt2_transformers.py", steps=0)
@@ -134,7 +130,6 @@ def test_gpt2_of_transformers(run: Smoke) -> None:
     assert rows(report)["GPT2LMHeadModel"].calls == 9, "three steps, six tokens"
 
 
-@pytest.mark.slow
 @needs_transformers
 def test_llama_of_transformers_in_bfloat16(run: Smoke) -> None:
     report = run("llama_transformers.py", steps=0)
@@ -142,7 +137,6 @@ def test_llama_of_transformers_in_bfloat16(run: Smoke) -> None:
     assert rows(report)["LlamaForCausalLM"].calls == 8
 
 
-@pytest.mark.slow
 @needs_transformers
 def test_trainer_of_transformers_goes_on_from_a_checkpoint(run: Smoke) -> None:
     report = run("trainer_transformers.py", steps=0)
