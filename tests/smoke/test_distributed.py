@@ -14,8 +14,8 @@ from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.outcome import Comparison, First, Row, Status
 from cuda2npu.smoke.ranks import across, read_runs, run_ranks
 from cuda2npu.smoke.spec import Spec
-from cuda2npu.smoke.stage import Report
-from smoke.support import Smoke
+from cuda2npu.smoke.stage import Report, Request, capture
+from smoke.support import TIMEOUT, Smoke
 from smoke.test_end_to_end import explain
 from smoke.test_process import gone
 
@@ -57,6 +57,19 @@ def test_processes_that_the_script_starts(run: Smoke, folder: Path) -> None:
     report = run("spawn.py", devices=2, steps=3)
     agrees(report, ranks=2, losses=3)
     assert still_running(folder) == []
+
+
+@pytest.mark.parametrize("nproc", [2, 0])
+def test_all_processes_are_captured(run: Smoke, folder: Path, tmp_path: Path, nproc: int) -> None:
+    """Those of a launcher, and those that the script starts."""
+    name, steps = ("ddp.py", 2) if nproc else ("spawn.py", 3)
+    kept = tmp_path / "kept"
+    request = Request(folder / name, steps=steps, timeout=TIMEOUT, nproc=nproc, devices=2)
+    assert not capture(request, kept).failures
+    assert sorted(path.name for path in kept.iterdir()) == ["manifest.json", "rank0", "rank1"]
+    report = run(name, nproc=nproc, devices=2, steps=steps, reference=kept)
+    agrees(report, ranks=2, losses=steps)
+    assert report.reference_name.startswith("captured on")
 
 
 def test_gradients_that_are_not_averaged_are_found(

@@ -46,6 +46,8 @@ def show(report: Report, console: Console) -> None:
         place = f"{_short(note.path)}:{note.line}: " if note.path else ""
         text = f"{place}{note.kind}: {note.message or note.name} ({note.count} times)"
         console.print(f"[yellow]note[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+    for text in report.not_rewritten:
+        console.print(f"[red]not rewritten[/red] {escape(text)}", highlight=False, soft_wrap=True)
     console.print(_verdict(report), highlight=False, soft_wrap=True)
 
 
