@@ -46,7 +46,8 @@ def run_smoke(request: Request, as_json: bool, page: Path | None) -> int:
     else:
         from cuda2npu.smoke.table import show
 
-        show(report, Console(soft_wrap=False))
+        output = Console(soft_wrap=False)
+        show(report, output, told=errors.is_terminal and output.is_terminal)
     return _write_page(report, page, errors)
 
 

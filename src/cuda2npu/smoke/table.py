@@ -28,9 +28,12 @@ _WORDS = {Status.OK: "ok", Status.POINTED: "pointed", Status.DIFFERS: "differs"}
 _COLORS = {"match": "green", "differs": "red", "could not run": "red"}
 
 
-def show(report: Report, console: Console) -> None:
-    """One table, what stands out in it, and the verdict last."""
-    if report.simulated:
+def show(report: Report, console: Console, told: bool = False) -> None:
+    """One table, what stands out in it, and the verdict last.
+
+    ``told``: whoever reads it has just been told on the same terminal that it is simulated.
+    """
+    if report.simulated and not told:
         console.print(f"[bold]{escape(SIMULATED)}[/bold]", highlight=False, soft_wrap=True)
     for failure in report.failures:
         _show_failure(failure, console)
