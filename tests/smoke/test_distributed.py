@@ -59,6 +59,22 @@ def test_processes_that_the_script_starts(run: Smoke, folder: Path) -> None:
     assert still_running(folder) == []
 
 
+@pytest.mark.parametrize("style", ["wrapped", "sharded"])
+def test_a_model_that_is_sharded(run: Smoke, folder: Path, style: str) -> None:
+    """Each rank is compared by its own shards, with names as in the model that was sharded."""
+    saved = folder / "saved.pt"
+    arguments = ("--save", str(saved)) if style == "wrapped" else ("--fully-shard",)
+    report = run("fsdp.py", nproc=2, steps=0, arguments=arguments)
+    agrees(report, ranks=2, losses=2)
+    assert report.comparison is not None
+    names = [row.name for row in report.comparison.rows if row.kind == "layer"]
+    root = "FullyShardedDataParallel" if style == "wrapped" else "FSDPModel"
+    assert {root, f"{root}.blocks.1.mlp.0", f"{root}.head"} <= set(names)
+    if style == "wrapped":
+        assert saved.stat().st_size > 1000, "saving gathers all shards on the CPU"
+    assert still_running(folder) == []
+
+
 @pytest.mark.parametrize("nproc", [2, 0])
 def test_all_processes_are_captured(run: Smoke, folder: Path, tmp_path: Path, nproc: int) -> None:
     """Those of a launcher, and those that the script starts."""
