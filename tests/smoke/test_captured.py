@@ -120,6 +120,7 @@ def test_half_written(kept: Path, spec: Spec) -> None:
     (kept / MANIFEST).unlink()
     with pytest.raises(SmokeError, match="half-written"):
         load(kept, spec, 0)
+    check_target(kept, force=False)
 
 
 @pytest.mark.parametrize("name", [RECORD, TENSORS])

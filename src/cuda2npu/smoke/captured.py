@@ -37,14 +37,14 @@ def digest(path: Path) -> str:
 
 
 def check_target(target: Path, force: bool) -> None:
-    """Nothing is overwritten but a capture, and that only where it was said to be."""
+    """Nothing is overwritten but a capture, and a whole one only where that was asked for."""
     if target.exists() and not target.is_dir():
         raise SmokeError(f"{target}: is a file; -o takes a folder")
     if not target.is_dir() or not any(target.iterdir()):
         return
     if not _holds_records(target):
         raise SmokeError(f"{target}: is not empty and holds no capture; take another folder")
-    if not force:
+    if (target / MANIFEST).exists() and not force:
         raise SmokeError(
             f"{target}: holds a capture already; --force replaces it, another folder keeps it"
         )
@@ -120,7 +120,8 @@ def load(folder: Path, spec: Spec, nproc: int) -> Captured:
     for name, value in _asked(spec, nproc).items():
         if manifest[name] != value:
             raise SmokeError(
-                f"{folder}: was captured with {name} {manifest[name]!r}, this run has {value!r}"
+                f"{folder}: was captured with {name} {manifest[name]!r}, this run has {value!r}; "
+                "give both commands the same"
             )
     marked = manifest["device"] == "cpu"
     count = manifest["processes"]

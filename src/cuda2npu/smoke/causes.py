@@ -101,8 +101,8 @@ _CAUSES = (
         r"attempted relative import with no known parent package",
         "script of a package",
         "the script imports its neighbours relatively, which Python allows with `-m` alone",
-        "write a script of two lines that imports the module and calls its main function, and "
-        "smoke that",
+        "run it as a module: `cuda2npu smoke -m package.module -- ARGS`, in the folder that holds "
+        "the package",
     ),
     _known(
         r"ModuleNotFoundError|ImportError",
