@@ -175,6 +175,31 @@ def test_time_is_up_in_a_collective(
     assert all(gone(int((tmp_path / rank).read_text())) for rank in "01")
 
 
+UNEVEN = """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+own = torch.full((rank + 1,), float(rank)).cuda()
+found = [torch.zeros(1).cuda(), torch.zeros(2).cuda()]
+dist.all_gather(found, own)
+sent = [torch.full((size,), rank + 3.0).cuda() for size in ((2, 1), (1, 1))[rank]]
+got = [torch.zeros((2, 1)[rank]).cuda(), torch.zeros(1).cuda()]
+work = dist.all_to_all(got, sent, async_op=True)
+work.wait()
+values = torch.cat(found + got)
+assert values.tolist() == [0, 1, 1] + ([3, 3, 4] if rank == 0 else [3, 4])
+torch.nn.Identity().cuda()(values * (rank + 1))
+"""
+
+
+def test_collectives_of_different_sizes(run: Smoke, folder: Path) -> None:
+    (folder / "uneven.py").write_text(UNEVEN)
+    report = run("uneven.py", nproc=2)
+    assert report.code == 0, explain(report)
+    assert sorted(report.ranks) == [0, 1]
+
+
 FAILS = """
 import torch, torch.distributed as dist
 dist.init_process_group("nccl")

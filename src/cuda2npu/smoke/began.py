@@ -22,7 +22,14 @@ from cuda2npu.smoke.files_read import watch
 from cuda2npu.smoke.spec import Spec
 
 NAME = "sitecustomize"
-TEXT = "from cuda2npu.smoke.began import began\n\nbegan(__file__)\n"
+TEXT = """\
+try:
+    from cuda2npu.smoke.began import began
+except ImportError:  # another Python, which knows nothing of cuda2npu
+    pass
+else:
+    began(__file__)
+"""
 
 
 def began(own: str) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from cuda2npu.simulator import uneven
+
 Meant = Callable[[Any], bool]
 Mark = Callable[[Any], None]
 
@@ -74,6 +76,7 @@ def _replace_groups(meant_for_cuda: Meant) -> None:
         for name in ("init_process_group", "new_group")
     }
     made |= {name: _averaging(getattr(c10d, name)) for name in _REDUCE}
+    made |= {"all_gather": _gathering(c10d), "all_to_all": _exchanging(c10d)}
     made["is_nccl_available"] = lambda: True
     init_mesh = meshes.init_device_mesh
 
@@ -106,6 +109,41 @@ def _averaging(reduce: Callable[..., Any]) -> Callable[..., Any]:
         return work
 
     return averaging
+
+
+def _gathering(c10d: Any) -> Callable[..., Any]:
+    all_gather = c10d.all_gather
+
+    def gathering(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool = False) -> Any:
+        if not uneven.differ(tensor_list):
+            return all_gather(tensor_list, tensor, group, async_op)
+
+        def broadcast(whole: Any, root: int) -> None:
+            c10d.broadcast(whole, group=group, group_src=root)
+
+        uneven.gather(tensor_list, tensor, c10d.get_rank(group), broadcast)
+        return _done(tensor_list) if async_op else None
+
+    return gathering
+
+
+def _exchanging(c10d: Any) -> Callable[..., Any]:
+    def exchanging(outputs: Any, inputs: Any, group: Any = None, async_op: bool = False) -> Any:
+        def one(*arguments: Any) -> None:
+            c10d.all_to_all_single(*arguments, group=group)
+
+        uneven.exchange(outputs, inputs, one)
+        return _done(outputs) if async_op else None
+
+    return exchanging
+
+
+def _done(result: Any) -> Any:
+    """A work that is finished, for a script that waits for it."""
+    future: Any = torch.futures.Future()
+    future.set_result(result)
+    c10d: Any = torch._C._distributed_c10d
+    return c10d._create_work_from_future(future)
 
 
 def _over_gloo(function: Callable[..., Any], meant_for_cuda: Meant) -> Callable[..., Any]:
