@@ -96,6 +96,16 @@ def test_what_was_read_as_it_is(project: Path, files: list[Path], tmp_path: Path
     assert "outside the project" in told[2]
 
 
+def test_a_file_that_is_no_python_is_copied_and_told(project: Path, tmp_path: Path) -> None:
+    text = "print torch.cuda\n"
+    (project / "broken.py").write_text(text)
+    overlay = rewritten([project / "train.py", project / "broken.py"], project,
+                        tmp_path / "copy", Options())  # fmt: skip
+    assert (tmp_path / "copy" / "broken.py").read_text() == text
+    (told,) = not_rewritten([], overlay, Options())
+    assert told.startswith(str(project / "broken.py"))
+
+
 def test_a_given_rewriting_takes_the_place_of_the_script(
     project: Path, files: list[Path], tmp_path: Path
 ) -> None:

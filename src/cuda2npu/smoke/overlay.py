@@ -71,7 +71,7 @@ def rewritten(
 def not_rewritten(read: list[Path], overlay: Overlay, options: Options) -> list[str]:
     """What of the user's was read as it is, although rewriting would change it, and why."""
     originals = dict.fromkeys(path for path in map(overlay.reads, read) if path is not None)
-    found = []
+    found = [*overlay.errors]
     for path in originals:
         outcome = convert_bytes(str(path), _read(path), options, Mode.DIFF)
         if outcome.changed:

@@ -94,7 +94,9 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
 
     ``tell`` is given each state of the run, ``notice`` what must be read: that it is simulated.
     """
-    script = _script(request)
+    script, given = _script(request), request.rewritten
+    if given is not None and not given.exists():
+        raise SmokeError(f"{given}: no such file or folder")
     with _workspace() as folder:
         for name in (REFERENCE, NPU):
             (folder / name).mkdir()
@@ -103,11 +105,11 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
         if machine.simulated:
             notice(SIMULATED)
         old, files = _reference(request, script, folder / REFERENCE, report, tell)
-        overlay = _overlay(request, files, project_root(script, Path.cwd()), folder / "copy")
+        root = project_root(script, Path.cwd())
+        overlay = rewritten(files, root, folder / "copy", request.options, given=given)
         report.edits = edits(overlay)
         new = _npu_run(request, script, overlay, folder, report, machine, tell)
-        read = files_read(folder / NPU)
-        report.not_rewritten = not_rewritten(read, overlay, request.options)
+        report.not_rewritten = not_rewritten(files_read(folder / NPU), overlay, request.options)
         report.notes = read_notes(folder, overlay)
         if not report.failures:
             _compare(report, old, new, overlay)
@@ -154,16 +156,6 @@ def _script(request: Request) -> Path:
 def _workspace() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="cuda2npu-smoke-", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()
-
-
-def _overlay(request: Request, files: list[Path], root: Path, copy: Path) -> Overlay:
-    given = request.rewritten
-    if given is not None and not given.exists():
-        raise SmokeError(f"{given}: no such file or folder")
-    overlay = rewritten(files, root, copy, request.options, given=given)
-    if overlay.errors:
-        raise SmokeError("\n".join(overlay.errors))
-    return overlay
 
 
 def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
