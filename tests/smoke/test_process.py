@@ -104,7 +104,12 @@ def test_interrupted(tmp_path: Path) -> None:
         "-o",
         str(tmp_path / "kept"),
     ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as capture:
+    # A shell lets what it starts in the background ignore SIGINT, this test run among it.
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as capture:
         for _ in range(600):
             if pid.exists() and pid.read_text():
                 break
