@@ -29,6 +29,7 @@ LAYERS = (
     ("site", "imports", "unused", "ported", "shim"),
     ("engine",),
     ("formats",),
+    ("testing",),
     ("exclude", "files", "config", "project", "survey"),
     ("report",),
     ("simulator",),

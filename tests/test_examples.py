@@ -2,71 +2,60 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from cuda2npu import formats
-from cuda2npu.file_rules import UNREADABLE
-from cuda2npu.model import Options, Result, Target
-from cuda2npu.packs import load_rules, packs
-from cuda2npu.rule import Example, Rule
+from cuda2npu.pack import Pack
+from cuda2npu.packs import load_rules
+from cuda2npu.rule import Example, Rule, leave, report, rewrite
+from cuda2npu.testing import check_example, check_examples, check_metadata
 
 CASES = [(rule, example) for rule in load_rules() for example in rule.examples]
 
 
-def _options(rule: Rule, example: Example) -> Options:
-    target = Target.NPU if Target.NPU in rule.targets else Target.SHIM
-    options = Options(unsafe=rule.fix.value == "unsafe", target=target)
-    return options if example.release is None else replace(options, torch_npu=example.release)
-
-
-def _rewrite(example: Example, options: Options) -> Result:
-    """Rewrite the example as a file of its name; its expected text must be readable, too."""
-    formats.rewrite_bytes(example.after.encode(), options, path=example.path)
-    return formats.rewrite_bytes(example.before.encode(), options, path=example.path)[1]
-
-
 @pytest.mark.parametrize(("rule", "example"), CASES, ids=lambda v: getattr(v, "code", None))
 def test_example(rule: Rule, example: Example) -> None:
-    result = _rewrite(example, _options(rule, example))
-    mine = [finding for finding in result.findings if finding.code == rule.code]
-    if example.kind == "leave":
-        assert mine == []
-    elif example.kind == "report":
-        assert mine
-        assert not any(finding.applied for finding in mine)
-    else:
-        assert result.text == example.after
-        assert any(finding.applied for finding in mine)
-        again = replace(example, before=result.text)
-        assert not _rewrite(again, _options(rule, example)).changed
+    check_example(rule, example)
 
 
 @pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
 def test_metadata(rule: Rule) -> None:
-    if rule is UNREADABLE:
-        return  # an example would be a gap of LibCST
-    assert rule.examples, "a rule without an example is not documented"
-    assert any(example.kind != "leave" for example in rule.examples)
-    documents = rule.is_about_documents
-    words = {
-        word for pack in packs() for word in (pack.document_words if documents else pack.words)
-    }
-    for word in rule.words:
-        assert any(known in word for known in words), f"no file is parsed for {word!r}"
+    check_metadata(rule)
 
 
-def test_names_are_unique() -> None:
-    names = [rule.name for rule in load_rules()]
-    assert len(names) == len(set(names))
+def _with(*examples: Example) -> Rule:
+    """The rule NPU101 with other examples."""
+    (known,) = (rule for rule in load_rules() if rule.code == "NPU101")
+    return replace(known, examples=examples)
 
 
-@pytest.mark.parametrize("unsafe", [False, True])
-@pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
-def test_no_edit_is_left_for_a_second_run(rule: Rule, unsafe: bool) -> None:
-    for example in rule.examples:
-        options = replace(_options(rule, example), unsafe=unsafe)
-        result = _rewrite(example, options)
-        assert not any(options.applies(finding.fix) for finding in result.remaining)
-        assert not _rewrite(replace(example, before=result.text), options).changed
+@pytest.mark.parametrize(
+    ("example", "fault"),
+    [
+        (rewrite("x = net.cuda()", "x = net.xpu()"), "became 'x = net.npu()"),
+        (rewrite("cuda = 1", "cuda = 2"), "is not edited by this rule"),
+        (leave("import torch\nx = torch.ones(2).cuda()"), "is not left alone, but found"),
+        (report("import torch\nx = torch.ones(2).cuda()"), "is edited"),
+        (report("cuda = 1"), "is not found"),
+        (rewrite("x.cuda(", "x.npu()"), "'x.cuda(' cannot be read: line 1"),
+    ],
+)
+def test_an_example_that_does_not_hold_is_named(example: Example, fault: str) -> None:
+    with pytest.raises(AssertionError, match=f"NPU101.*{re.escape(fault)}"):
+        check_example(_with(example), example)
+
+
+def test_metadata_that_do_not_hold_are_named() -> None:
+    with pytest.raises(AssertionError, match="NPU101 has no example of what it finds"):
+        check_metadata(_with(leave("cuda = 1")))
+    with pytest.raises(AssertionError, match="'nowhere' opens no file"):
+        check_metadata(replace(_with(report("cuda()")), words=("nowhere",)))
+    with pytest.raises(AssertionError, match="NPU101 has the name of NPU010, torch-cuda-"):
+        check_metadata(replace(_with(report("cuda()")), name="torch-cuda-from-import"))
+
+
+def test_a_pack_is_checked_whole() -> None:
+    with pytest.raises(AssertionError, match="the pack ours is not installed"):
+        check_examples(Pack("ours", ("cuda",), ()))

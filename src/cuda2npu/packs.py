@@ -117,20 +117,26 @@ def rule_word_pattern() -> re.Pattern[bytes]:
 def load_rules() -> tuple[Rule, ...]:
     """Every rule of every pack and the engine's own, ordered by code. Imports LibCST."""
     from cuda2npu.file_rules import FILE_RULES
-    from cuda2npu.rule import Rule
 
     rules: dict[str, Rule] = {rule.code: rule for rule in FILE_RULES}
     for entry, pack in zip(_entries(), packs(), strict=True):
-        for module in pack.modules:
-            try:
-                values = vars(import_module(module)).values()
-            except Exception as error:
-                raise _unusable(entry, pack.name, error) from None
-            for value in values:
-                if isinstance(value, Rule) and rules.setdefault(value.code, value) is not value:
-                    taken = ValueError(f"{value.code} is the code of another rule")
-                    raise _unusable(entry, pack.name, taken)
+        try:
+            found = rules_of(pack)
+        except Exception as error:
+            raise _unusable(entry, pack.name, error) from None
+        for rule in found:
+            if rules.setdefault(rule.code, rule) is not rule:
+                taken = ValueError(f"{rule.code} is the code of another rule")
+                raise _unusable(entry, pack.name, taken)
     return tuple(rules[code] for code in sorted(rules))
+
+
+def rules_of(pack: Pack) -> tuple[Rule, ...]:
+    """The rules that the modules of a pack hold; raises what importing them raises."""
+    from cuda2npu.rule import Rule
+
+    values = [value for name in pack.modules for value in vars(import_module(name)).values()]
+    return tuple(value for value in values if isinstance(value, Rule))
 
 
 def rule_codes() -> tuple[str, ...]:

@@ -39,9 +39,12 @@ class Suppressions:
             if match and match[1]:
                 self.skip_file = True
             elif match:
-                self._add(line, "NPU" if match[2] is None else match[2])
+                self._add(line, match[2])
 
-    def _add(self, line: int, listed: str) -> None:
+    def _add(self, line: int, listed: str | None) -> None:
+        if listed is None:
+            self.lines[line] = ("",)  # the beginning of every code, also of other packs
+            return
         codes = tuple(code.strip() for code in listed.split(","))
         unknown = [c for c in codes if not c or not any(r.startswith(c) for r in rule_codes())]
         if unknown:

@@ -1,0 +1,100 @@
+"""Holds the rules of a pack to their examples, for the tests of any pack.
+
+Every function raises :class:`AssertionError`, which names the rule and the example, so that
+each can stand in a test as it is. Nothing here needs pytest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cuda2npu import formats
+from cuda2npu.file_rules import UNREADABLE
+from cuda2npu.model import FixLevel, Options, Result, SourceError, Target
+from cuda2npu.pack import Pack
+from cuda2npu.packs import load_rules, packs, rules_of
+from cuda2npu.rule import Example, Rule
+
+__all__ = ["check_example", "check_examples", "check_metadata"]
+
+
+def check_examples(pack: Pack) -> None:
+    """Hold every rule of an installed pack to its examples.
+
+    Raises AssertionError for the first that does not hold, and when the pack is not installed
+    under its entry point or has no rule: then the command line would not find it either.
+    """
+    _require(
+        pack in packs(),
+        f"the pack {pack.name} is not installed: name it in the entry-point group "
+        "cuda2npu.packs and install its package, with `pip install --editable .` while you work",
+    )
+    rules = rules_of(pack)
+    _require(bool(rules), f"the modules of the pack {pack.name} hold no rule")
+    for rule in rules:
+        check_metadata(rule)
+        for example in rule.examples:
+            check_example(rule, example)
+
+
+def check_metadata(rule: Rule) -> None:
+    """A rule has examples, a name of its own, and words that its pack opens a file for."""
+    if rule is UNREADABLE:
+        return  # an example would be a gap of LibCST
+    kinds = {example.kind for example in rule.examples}
+    _require(bool(kinds - {"leave"}), f"{rule.code} has no example of what it finds")
+    namesakes = {other.code for other in load_rules() if other.name == rule.name} - {rule.code}
+    _require(not namesakes, f"{rule.code} has the name of {', '.join(namesakes)}, {rule.name}")
+    field = "document_words" if rule.is_about_documents else "words"
+    opening = {word for pack in packs() for word in getattr(pack, field)}
+    for word in rule.words:
+        known = any(part in word for part in opening)
+        _require(known, f"{rule.code}: {word!r} opens no file; name it in the pack's {field}")
+
+
+def check_example(rule: Rule, example: Example) -> None:
+    """The rule does to the example what it says; what is written needs no second run."""
+    options = _options(rule, example)
+    place = f"{rule.code}, {example.kind} {example.before!r}"
+    result = _rewrite(example.before, example, options, place)
+    _rewrite(example.after, example, options, place)  # what is expected can be read
+    mine = [finding for finding in result.findings if finding.code == rule.code]
+    if example.kind == "leave":
+        _require(not mine, f"{place}: is not left alone, but found")
+    elif example.kind == "report":
+        _require(bool(mine), f"{place}: is not found")
+        _require(not any(finding.applied for finding in mine), f"{place}: is edited")
+    else:
+        _require(any(finding.applied for finding in mine), f"{place}: is not edited by this rule")
+        _require(result.text == example.after, f"{place}: became {result.text!r}")
+    for unsafe in (False, True):
+        _check_second_run(example, replace(options, unsafe=unsafe), place)
+
+
+def _check_second_run(example: Example, options: Options, place: str) -> None:
+    result = _rewrite(example.before, example, options, place)
+    left = [finding.code for finding in result.remaining if options.applies(finding.fix)]
+    _require(not left, f"{place}: {', '.join(left)} could be edited, but is not")
+    again = _rewrite(result.text, example, options, place)
+    _require(not again.changed, f"{place}: a second run makes {again.text!r} of {result.text!r}")
+
+
+def _rewrite(text: str, example: Example, options: Options, place: str) -> Result:
+    """Rewrite a text as a file of the example's name."""
+    try:
+        return formats.rewrite_bytes(text.encode(), options, path=example.path)[1]
+    except SourceError as error:
+        raise AssertionError(f"{place}: {text!r} cannot be read: {error}") from None
+
+
+def _options(rule: Rule, example: Example) -> Options:
+    target = Target.NPU if Target.NPU in rule.targets else Target.SHIM
+    options = Options(unsafe=rule.fix is FixLevel.UNSAFE, target=target)
+    if not rule.default:
+        options = replace(options, select=(rule.code,))
+    return options if example.release is None else replace(options, torch_npu=example.release)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise AssertionError(message)
