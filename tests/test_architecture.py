@@ -14,6 +14,7 @@ PACKS = ROOT / "codemods" / "cuda2npu_codemods"
 
 LAYERS = (
     ("model", "pack", "knowledge"),
+    ("fingerprint",),
     ("tokens", "rule", "releases"),
     (
         "source",

@@ -16,7 +16,7 @@ from cuda2npu.facts import FileFacts
 from cuda2npu.file_rules import UNREADABLE
 from cuda2npu.imports import Insertion, plan
 from cuda2npu.knowledge import Knowledge
-from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError, Target
+from cuda2npu.model import Edit, Finding, FixLevel, Options, Result, SourceError, Target
 from cuda2npu.packs import rule_word_pattern, rule_words, selected_rules, trigger_pattern
 from cuda2npu.parsing import parse, too_deep, verify
 from cuda2npu.ported import Ported
@@ -96,7 +96,7 @@ def _rewrite(facts: FileFacts, options: Options, mark: str) -> Result:
         run.add_shim(ported)
     new = run.assemble()
     findings, notes = tuple(sorted(run.findings)), tuple(suppressions.notes)
-    return Result(path, mark + new, new != source.text, findings, notes)
+    return Result(path, mark + new, new != source.text, findings, notes, tuple(run.edits))
 
 
 @contextmanager
@@ -127,6 +127,7 @@ class _Run:
     changes: list[Change] = field(default_factory=list)
     insertions: list[Insertion] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
+    edits: list[Edit] = field(default_factory=list)
     scopes: list[Scope] = field(default_factory=list)
     """The scopes that hold edits."""
     only: str = ""
@@ -245,12 +246,9 @@ class _Run:
                 *plan(self.facts, self.needs, self.scopes, self._names_torch_npu()),
             )
         ]
-        result, position = [], 0
-        for start, end, new in sorted(pieces):
-            result += [source.utf8[position:start], new.encode("utf-8", "surrogatepass")]
-            position = end
-        result.append(source.utf8[position:])
-        new_text = b"".join(result).decode("utf-8", "surrogatepass")
+        pieces.sort()
+        self.edits = [source.edit(*piece) for piece in pieces]
+        new_text = source.with_pieces(pieces)
         if not all(change.new for change in changes):
             verify(new_text)  # a block may have lost its only statement
         return new_text

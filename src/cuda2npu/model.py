@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 
 class FixLevel(str, Enum):
@@ -77,6 +78,16 @@ class Finding:
     """The custom kernels that the finding is about; an empty name for one without a name."""
 
 
+class Edit(NamedTuple):
+    """A span of the old text, with its end exclusive as in :class:`Finding`, and the new text."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class FileError:
     """A file that could not be done, and why. It is left as it was."""
@@ -96,6 +107,8 @@ class Result:
     """All findings in order of place, those with ``applied`` and those that remain."""
     notes: tuple[str, ...] = ()
     """What else the user should know, each a line."""
+    edits: tuple[Edit, ...] = ()
+    """The pieces that make ``text`` of the old one, in order of place."""
 
     @property
     def applied(self) -> tuple[Finding, ...]:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuda2npu import files, formats
 from cuda2npu.files import Job
+from cuda2npu.fingerprint import occurrences
 from cuda2npu.knowledge import Knowledge
-from cuda2npu.model import Finding, Options, SourceError, Target, UsageError
+from cuda2npu.model import Edit, Finding, Options, SourceError, Target, UsageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -55,6 +56,10 @@ class Outcome(NamedTuple):
     before: bytes = b""
     """The source as it was and as it became, when that is to be shown."""
     after: bytes = b""
+    occurrences: tuple[int, ...] = ()
+    """How many findings before have the same code and source line as each one, in a check."""
+    edits: tuple[Edit, ...] = ()
+    """What ``rewrite`` would do to the file, of a check."""
 
 
 _Item = Outcome | tuple[Job, bytes]
@@ -325,6 +330,7 @@ def convert_bytes(
         )
     excerpts = tuple(lines[finding.line - 1] for finding in findings)
     outcome = Outcome(path, result.changed, findings, excerpts, notes=result.notes)
+    outcome = outcome._replace(occurrences=occurrences(findings, excerpts), edits=result.edits)
     if mode is Mode.CHECK or not (result.changed or (findings and mode is Mode.DIFF)):
         return outcome
     return outcome._replace(before=data, after=after)

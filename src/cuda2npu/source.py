@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from cuda2npu.model import SourceError
+from cuda2npu.model import Edit, SourceError
 
 _LINE_END = re.compile(rb"\r\n?|\n")
 
@@ -137,6 +137,19 @@ class Source:
         line = self.line_of(offset)
         start = self.line_starts[line - 1]
         return line, len(self.slice(start, offset)) + 1
+
+    def edit(self, start: int, end: int, text: str) -> Edit:
+        """A new text for the bytes ``start:end``, with its place in lines and columns."""
+        return Edit(*self.position(start), *self.position(end), text)
+
+    def with_pieces(self, pieces: list[tuple[int, int, str]]) -> str:
+        """The text with new pieces in the place of ``start:end``, given in order of place."""
+        result, position = [], 0
+        for start, end, new in pieces:
+            result += [self.utf8[position:start], new.encode("utf-8", "surrogatepass")]
+            position = end
+        result.append(self.utf8[position:])
+        return b"".join(result).decode("utf-8", "surrogatepass")
 
     def line_end(self, offset: int) -> int:
         """The offset behind the line end that follows ``offset``, or the end of the text."""

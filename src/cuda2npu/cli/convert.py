@@ -43,7 +43,7 @@ _NAMED = 3
 def check(
     paths: Paths,
     format: Annotated[
-        str, typer.Option(metavar="NAME", help="full, concise, json or github.")
+        str, typer.Option(metavar="NAME", help="full, concise, json, github or sarif.")
     ] = "full",
     report: Annotated[
         Path | None,

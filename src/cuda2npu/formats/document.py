@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cuda2npu.knowledge import Knowledge
-from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
+from cuda2npu.model import Edit, Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.packs import selected_rules
 from cuda2npu.releases import exists
 from cuda2npu.rule import Fix, Report, Rule
@@ -45,6 +45,9 @@ class Document:
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
+    def edit(self, token: Token, text: str) -> Edit:
+        return Edit(*self.position(token.start), *self.position(token.end), text)
+
 
 def rewrite_document(
     data: bytes,
@@ -73,7 +76,9 @@ def rewrite_document(
     new = _assemble(text, edits)
     if edits:
         tuple(tokenize(new))  # a text that its own parser refuses is never written
-    result = Result(path, new, new != text, tuple(sorted(findings)), tuple(suppressions.notes))
+    made = sorted(document.edit(token, text) for token, text in edits.items())
+    notes = tuple(suppressions.notes)
+    result = Result(path, new, new != text, tuple(sorted(findings)), notes, tuple(made))
     return (encoding.encode(new) if result.changed else data), result
 
 

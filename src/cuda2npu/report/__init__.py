@@ -12,8 +12,7 @@ from cuda2npu.project import Outcome
 if TYPE_CHECKING:
     from cuda2npu.report.inventory import Inventory, Kind
 
-FORMATS = ("full", "concise", "json", "github")
-LATER = ("sarif",)
+FORMATS = ("full", "concise", "json", "github", "sarif")
 LEVELS = {
     FixLevel.SAFE: "fixable",
     FixLevel.NUMERICS: "fixable, changes results",
@@ -31,8 +30,13 @@ class Reporter(Protocol):
     def end(self) -> str: ...
 
 
-def reporter(name: str, color: bool, inventory: Inventory | None = None) -> Reporter:
-    """The reporter of a format; JSON ends with the inventory of the run."""
+def reporter(
+    name: str, color: bool, inventory: Inventory | None = None, *, new: bool = False
+) -> Reporter:
+    """The reporter of a format; JSON ends with the inventory of the run.
+
+    ``new`` says that findings which a baseline knows are left out.
+    """
     check_format(name)
     if name == "json":
         from cuda2npu.report.json import JsonReporter
@@ -42,6 +46,10 @@ def reporter(name: str, color: bool, inventory: Inventory | None = None) -> Repo
         from cuda2npu.report.github import GithubReporter
 
         return GithubReporter()
+    if name == "sarif":
+        from cuda2npu.report.sarif import SarifReporter
+
+        return SarifReporter(new=new)
     if name == "concise":
         from cuda2npu.report.concise import ConciseReporter
 
@@ -52,8 +60,6 @@ def reporter(name: str, color: bool, inventory: Inventory | None = None) -> Repo
 
 
 def check_format(name: str) -> None:
-    if name in LATER:
-        raise UsageError(f"--format {name} is not there yet; use one of {', '.join(FORMATS)}")
     if name not in FORMATS:
         raise UsageError(f"--format {name}: is none of {', '.join(FORMATS)}")
 

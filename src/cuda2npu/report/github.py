@@ -10,9 +10,14 @@ from cuda2npu.project import Outcome
 from cuda2npu.report import tags
 
 
+def workspace() -> Path:
+    """The folder that paths are told relative to: that of the workflow, else the working one."""
+    return Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()).resolve()
+
+
 class GithubReporter:
     def __init__(self) -> None:
-        self._workspace = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()).resolve()
+        self._workspace = workspace()
 
     def add(self, outcome: Outcome) -> str:
         lines = [self._finding(finding) for finding in outcome.findings]

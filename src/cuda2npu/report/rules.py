@@ -14,7 +14,7 @@ from rich.text import Text
 from cuda2npu.model import FixLevel
 from cuda2npu.rule import Example, Rule
 
-_FIX = {
+FIX = {
     FixLevel.SAFE: "safe: the NPU program means what the CUDA program meant; rewrite applies it",
     FixLevel.NUMERICS: "numerics: results change; rewrite applies it, --preserve-numerics does not",
     FixLevel.UNSAFE: "unsafe: probably right; rewrite applies it with --unsafe",
@@ -38,7 +38,7 @@ def print_rule(rule: Rule) -> None:
     out = console()
     out.print(f"[bold]{rule.code}[/bold] {escape(rule.name)}\n")
     out.print(escape(rule.why) + "\n")
-    out.print(f"fix: {_FIX[rule.fix]}")
+    out.print(f"fix: {FIX[rule.fix]}")
     if rule.quiet:
         out.print("quiet: the leftover does not fail on an NPU machine")
     out.print(f"from torch_npu: {rule.since}")
