@@ -32,6 +32,7 @@ LAYERS = (
     ("formats",),
     ("testing",),
     ("exclude", "files", "config", "project", "survey"),
+    ("baseline", "changed"),
     ("report",),
     ("simulator",),
     ("smoke",),

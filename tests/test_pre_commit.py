@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from identify import identify
 from identify.extensions import EXTENSIONS, NAMES
+from repository import ENVIRONMENT, commit_all, git
 
 from cuda2npu.exclude import Exclude
 from cuda2npu.files import discover
@@ -24,38 +24,8 @@ HOOKS: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").r
 CUDA = "import torch\n\nmodel = torch.nn.Linear(2, 2).cuda()\n"
 NPU = "import torch\nimport torch_npu  # noqa: F401\n\nmodel = torch.nn.Linear(2, 2).npu()\n"
 
-ENVIRONMENT = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("GIT_", "PRE_COMMIT_")) and name != "SKIP"
-} | {
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_AUTHOR_NAME": "A",
-    "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_COMMITTER_NAME": "A",
-    "GIT_COMMITTER_EMAIL": "a@example.org",
-    "PRE_COMMIT_COLOR": "never",
-}
-
-
-def call(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False
-    )
-
-
-def git(*arguments: str, cwd: Path) -> str:
-    done = call("git", *arguments, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def commit_all(folder: Path) -> str:
-    git("init", "-q", cwd=folder)
-    git("add", "-A", cwd=folder)
-    git("commit", "-q", "-m", "all", cwd=folder)
-    return git("rev-parse", "HEAD", cwd=folder)
+HOME: dict[str, str] = {"PRE_COMMIT_COLOR": "never"}
+"""What the hooks run with: a cache of their own, shared by the tests of this module."""
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +36,13 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", ".pre-commit-hooks.yaml"):
         shutil.copy(ROOT / name, folder / name)
-    ENVIRONMENT["PRE_COMMIT_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    HOME["PRE_COMMIT_HOME"] = str(tmp_path_factory.mktemp("cache"))
     return {"repo": str(folder), "rev": commit_all(folder)}
+
+
+def call(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in ENVIRONMENT.items() if name != "SKIP"} | HOME
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
 class Project:

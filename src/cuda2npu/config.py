@@ -23,6 +23,7 @@ class Settings(NamedTuple):
     torch_npu: str | None = None
     exclude: tuple[str, ...] | None = None
     jobs: int | None = None
+    baseline: str | None = None
 
 
 class Config(NamedTuple):
@@ -31,6 +32,7 @@ class Config(NamedTuple):
     options: Options
     exclude: Exclude
     jobs: int | None
+    baseline: Path | None = None
 
 
 KEYS = tuple(name.replace("_", "-") for name in Settings._fields)
@@ -61,7 +63,12 @@ def configure(command_line: Settings, first_path: str) -> Config:
         torch_npu=_release(*value("torch_npu")),
     )
     exclude = Exclude(patterns or (), file.parent if file and in_config else None)
-    return Config(options, exclude, _jobs(*value("jobs")))
+    baseline = command_line.baseline
+    if baseline is None and file is not None and in_file.baseline is not None:
+        baseline = str(file.parent / in_file.baseline)
+    return Config(
+        options, exclude, _jobs(*value("jobs")), Path(baseline) if baseline is not None else None
+    )
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -311,6 +311,15 @@ def write_copy(source: str, output: str, data: bytes, folder: str) -> None:
         raise WriteError(f"cannot be written to {output}: {error.strerror}") from None
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file of our own in one step, whether there is one already or not."""
+    target = path.resolve()
+    try:
+        _write(target, data, target.stat() if target.exists() else None)
+    except OSError as error:
+        raise WriteError(f"cannot be written: {error.strerror}") from None
+
+
 def copy_file(copy: Copy) -> None:
     """Copy a file as it is; a link stays a link."""
     import shutil
@@ -364,17 +373,17 @@ def temporary(folder: Path) -> Iterator[str]:
             Path(name).unlink()
 
 
-def _write(target: Path, data: bytes, like: os.stat_result) -> None:
+def _write(target: Path, data: bytes, like: os.stat_result | None) -> None:
     with temporary(target.parent) as name:
         with open(name, "wb") as stream:  # noqa: PTH123
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         new = Path(name)
-        if hasattr(os, "chown"):
+        if like is not None and hasattr(os, "chown"):
             with suppress(OSError):  # only root may give a file away
                 os.chown(name, like.st_uid, like.st_gid)
-        new.chmod(stat.S_IMODE(like.st_mode))
+        new.chmod(stat.S_IMODE(like.st_mode) if like is not None else 0o644)
         new.replace(target)
     _sync_folder(target.parent)
 

@@ -57,9 +57,21 @@ class Outcome(NamedTuple):
     """The source as it was and as it became, when that is to be shown."""
     after: bytes = b""
     occurrences: tuple[int, ...] = ()
-    """How many findings before have the same code and source line as each one, in a check."""
+    """How many findings before have the same code and source line as each one."""
     edits: tuple[Edit, ...] = ()
-    """What ``rewrite`` would do to the file, of a check."""
+    """What ``rewrite`` does to the file, of one that was not written."""
+
+    def only(self, kept: list[int]) -> Outcome:
+        """The outcome with these of its findings, by their index."""
+        if len(kept) == len(self.findings):
+            return self
+        if not kept:
+            return Outcome(self.path, error=self.error, notes=self.notes)
+        return self._replace(
+            findings=tuple(self.findings[index] for index in kept),
+            excerpts=tuple(self.excerpts[index] for index in kept),
+            occurrences=tuple(self.occurrences[index] for index in kept),
+        )
 
 
 _Item = Outcome | tuple[Job, bytes]
@@ -297,7 +309,7 @@ def convert(
     findings = outcome.findings
     if job.output is not None:
         findings = tuple(replace(finding, path=job.output) for finding in findings)
-    return outcome._replace(findings=findings, before=b"", after=b"")
+    return outcome._replace(findings=findings, before=b"", after=b"", edits=())
 
 
 def convert_bytes(

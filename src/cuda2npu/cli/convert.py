@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuda2npu import files
+from cuda2npu.cli.narrow import Narrowed
 from cuda2npu.cli.options import (
+    BaselineFile,
     Color,
+    DiffBase,
     ExcludeGlobs,
     Ignore,
     Jobs,
@@ -21,6 +24,7 @@ from cuda2npu.cli.options import (
     StdinName,
     TargetName,
     Unsafe,
+    WriteBaseline,
     as_tuple,
     configured,
     is_stdin,
@@ -29,9 +33,10 @@ from cuda2npu.cli.options import (
 )
 from cuda2npu.cli.run import Run
 from cuda2npu.config import Config, Settings
+from cuda2npu.files import Plan
 from cuda2npu.model import UsageError
 from cuda2npu.project import Mode, Outcome
-from cuda2npu.report import check_format, reporter
+from cuda2npu.report import Reporter, check_format, reporter
 
 if TYPE_CHECKING:
     from cuda2npu.report.page import Page
@@ -57,6 +62,9 @@ def check(
     torch_npu: Release = None,
     exclude: ExcludeGlobs = None,
     jobs: Jobs = None,
+    baseline: BaselineFile = None,
+    write_baseline: WriteBaseline = False,
+    diff_base: DiffBase = None,
     stdin_filename: StdinName = "<stdin>",
     color: Color = "auto",
 ) -> None:
@@ -65,27 +73,45 @@ def check(
         check_format(format)
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
-            as_tuple(exclude), jobs,
+            as_tuple(exclude), jobs, baseline,
         )  # fmt: skip
         config = configured(settings, paths, stdin_filename)
-        whole = report is not None or format == "json"
-        run = Run(Mode.CHECK, config, color, sources=report is not None, survey=whole)
+        narrowed = Narrowed(config, paths, diff_base, write_baseline)
+        run = Run(
+            Mode.CHECK, config, color, keep=narrowed.keep, sources=report is not None,
+            survey=report is not None or format == "json",
+        )  # fmt: skip
         page = stack.enter_context(_page(report, paths, config)) if report is not None else None
-        show = reporter(format, run.stdout_color, run.summary.inventory)
-
-        def tell(outcome: Outcome) -> None:
-            run.stdout.write(show.add(outcome))
-            if page is not None:
-                page.add(outcome)
-
-        if is_stdin(paths):
-            run.stdin(stdin_filename, tell)
-        else:
-            run.all(files.discover(paths, config.exclude), tell)
-        run.stdout.write(show.end())
-        if page is not None and not run.stopped:
-            page.end(run.summary.inventory, run.summary.errors)
+        show = reporter(format, run.stdout_color, run.summary.inventory, new=narrowed.is_new)
+        plan = None if is_stdin(paths) else files.discover(paths, config.exclude)
+        _tell(run, narrowed, show, page, plan, stdin_filename)
     run.end()
+
+
+def _tell(
+    run: Run,
+    narrowed: Narrowed,
+    show: Reporter,
+    page: Page | None,
+    plan: Plan | None,
+    stdin_name: str,
+) -> None:
+    """Do the files of a plan, or stdin without one, and report what is to be told."""
+
+    def tell(outcome: Outcome) -> None:
+        run.stdout.write(show.add(outcome))
+        if page is not None:
+            page.add(outcome)
+
+    if plan is None:
+        run.stdin(stdin_name, tell)
+    else:
+        run.all(narrowed.plan(plan), tell)
+    run.stdout.write(show.end())
+    if not run.stopped:
+        run.accepted = narrowed.end(run.summary)
+        if page is not None:
+            page.end(run.summary.inventory, run.summary.errors)
 
 
 def _page(path: Path, paths: list[str], config: Config) -> Page:

@@ -54,6 +54,17 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", metavar="N", help="Worker processes; the default is all cores."),
 ]
+BaselineFile = Annotated[
+    str | None,
+    typer.Option("--baseline", metavar="FILE", help="Leave out the findings that it holds."),
+]
+WriteBaseline = Annotated[
+    bool, typer.Option("--write-baseline", help="Write the findings to the baseline. Exit 0.")
+]
+DiffBase = Annotated[
+    str | None,
+    typer.Option(metavar="REV", help="Only findings on lines changed in git since this commit."),
+]
 StdinName = Annotated[
     str, typer.Option("--stdin-filename", metavar="NAME", help="What to call stdin in messages.")
 ]

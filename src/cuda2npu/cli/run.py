@@ -32,9 +32,19 @@ class Run:
     """One call of check or rewrite: what it prints where, and the code it exits with."""
 
     def __init__(
-        self, mode: Mode, config: Config, color: str, *, sources: bool = False, survey: bool = False
+        self,
+        mode: Mode,
+        config: Config,
+        color: str,
+        *,
+        keep: Callable[[Outcome], Outcome] = lambda outcome: outcome,
+        sources: bool = False,
+        survey: bool = False,
     ) -> None:
-        """``sources`` keeps them in the outcomes of a check; ``survey`` makes one in any case."""
+        """``keep`` takes from an outcome the findings that are not to be told.
+
+        ``sources`` keeps them in the outcomes of a check; ``survey`` makes one in any case.
+        """
         if color not in ("auto", "always", "never"):
             raise UsageError(f"--color {color}: is none of auto, always, never")
         self.mode = mode
@@ -44,6 +54,9 @@ class Run:
         self.stdout_color = wants_color(color, sys.stdout)
         self.stderr_color = wants_color(color, sys.stderr)
         self.summary = Summary(mode, self.stderr_color)
+        self.accepted = False
+        """Whether findings are no failure."""
+        self._keep = keep
         self._sources = sources
         self._work = Mode.DIFF if sources else mode
         self._survey = survey
@@ -66,7 +79,7 @@ class Run:
                 workers=self.config.jobs,
                 stopped=lambda: self.stopped,
             )
-            for outcome in chain(outcomes, self._copies(plan)):
+            for outcome in map(self._keep, chain(outcomes, self._copies(plan))):
                 if outcome.findings or outcome.changed or outcome.error:
                     progress.clear()
                 self.summary.add(outcome)
@@ -96,7 +109,7 @@ class Run:
             outcome = Outcome(name, after=data)
         else:
             options = replace(self.config.options, named=True)
-            outcome = project.process_bytes(name, data, options, self._work)
+            outcome = self._keep(project.process_bytes(name, data, options, self._work))
         self.summary.add(outcome)
         show(outcome)
 
@@ -111,7 +124,7 @@ class Run:
             raise typer.Exit(SIGNALLED + self._interrupted)
         if self.summary.errors:
             raise typer.Exit(ERROR)
-        if self.mode is Mode.CHECK and self.summary.findings:
+        if self.mode is Mode.CHECK and self.summary.findings and not self.accepted:
             raise typer.Exit(FINDINGS)
 
     def show_remaining(self, outcome: Outcome) -> None:
