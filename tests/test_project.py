@@ -238,6 +238,62 @@ class TestExecutor:
         assert "the worker process died" in (outcomes[5].error or "")
         assert texts(made) == [*["npu"] * 5, "cuda deadly", *["npu"] * 30]
 
+    def test_a_file_that_an_executor_calls_deadly_is_named(self, tmp_path: Path) -> None:
+        class Wary(ThreadPoolExecutor):
+            def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+                if b"deadly" not in args[1]:
+                    return super().submit(fn, *args, **kwargs)
+                future: Future[Outcome] = Future()
+                future.set_exception(project.DeadlyFileError())
+                return future
+
+        made = jobs(tmp_path, "cuda", "cuda deadly", "cuda")
+        outcomes = list(project.run(made, OPTIONS, Mode.WRITE, workers=2, executor=Wary))
+        assert [outcome.path for outcome in outcomes if outcome.error] == [made[1].path]
+        assert texts(made) == ["npu", "cuda deadly", "npu"]
+
+    def test_remote_workers_see_no_file(self, tmp_path: Path) -> None:
+        """What a remote worker is given holds all, and what it gives back is written here."""
+        out = tmp_path / "out"
+        made = jobs(tmp_path, "cuda", "plain", "cuda unparsable")
+        made = [
+            job._replace(output=str(out / Path(job.path).name), folder=str(out)) for job in made
+        ]
+        asked: list[Future[Outcome]] = []
+
+        class Far(ThreadPoolExecutor):
+            def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+                job, data, *rest = args
+                hidden = job._replace(root="", output=None, folder="")
+                asked.append(super().submit(fn, hidden, data, *rest))
+                return asked[-1]
+
+        outcomes = project.run(made, OPTIONS, Mode.WRITE, workers=2, executor=Far, remote=True)
+        assert [outcome.error for outcome in outcomes] == [None, None, "line 1: cannot be parsed"]
+        assert asked[0].result().after == b"npu"
+        assert [path.read_text() for path in sorted(out.iterdir())] == [
+            "npu",
+            "plain",
+            "cuda unparsable",
+        ]
+
+    def test_stopping_cancels_what_waits_for_a_worker(self, tmp_path: Path) -> None:
+        class Idle(Executor):
+            def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+                return Future()
+
+        made = jobs(tmp_path, *["cuda"] * 3)
+        told = project.run(
+            made,
+            OPTIONS,
+            Mode.WRITE,
+            workers=2,
+            executor=lambda _: Idle(),
+            stopped=iter([False] * 4 + [True] * 9).__next__,
+        )
+        assert list(told) == []
+        assert texts(made) == ["cuda"] * 3
+
     @pytest.mark.parametrize("pooled", [False, True])
     def test_stopping_drops_what_has_not_begun(self, tmp_path: Path, pooled: bool) -> None:
         made = jobs(tmp_path, *["cuda slow"] * 30)

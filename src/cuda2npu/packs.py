@@ -28,6 +28,14 @@ def _entries() -> list[EntryPoint]:
     return sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
 
 
+def installed_packs() -> tuple[str, ...]:
+    """The installed packs with the packages they come from, to compare two machines."""
+    return tuple(
+        f"{entry.name} of {entry.dist.name} {entry.dist.version}" if entry.dist else entry.name
+        for entry in _entries()
+    )
+
+
 def _load(entry: EntryPoint) -> Pack:
     from cuda2npu.pack import Pack
 

@@ -18,18 +18,18 @@ from cuda2npu.files import Job
 from cuda2npu.fingerprint import occurrences
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Edit, Finding, Options, SourceError, Target, UsageError
+from cuda2npu.workers import process_pool
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
-    from multiprocessing.process import BaseProcess
 
     ExecutorFactory = Callable[[int], Executor]
 
 POOL_BYTES = 256 * 1024
 """Less source than this is done sooner than a pool of workers starts."""
 
-_GRACE = 2.0
-"""Seconds that a worker goes on when it is told to end."""
+_PATIENCE = 0.2
+"""Seconds between two looks at whether the user stopped the run."""
 
 _LINE_END = r"\r\n|\r|\n"
 
@@ -74,6 +74,10 @@ class Outcome(NamedTuple):
         )
 
 
+class DeadlyFileError(Exception):
+    """Raised by an executor for a file that ends every worker it is given to."""
+
+
 _Item = Outcome | tuple[Job, bytes]
 """What is done already, or is still to be converted."""
 
@@ -85,6 +89,7 @@ def run(
     *,
     workers: int | None = None,
     executor: ExecutorFactory | None = None,
+    remote: bool = False,
     stopped: Callable[[], bool] = lambda: False,
     knowledge: Callable[[], Knowledge] = Knowledge,
 ) -> Iterator[Outcome]:
@@ -94,7 +99,8 @@ def run(
     first file is converted, and not at all when no file holds a trigger word.
 
     ``executor`` makes the executor for a number of workers and is then always used. Without
-    it, a ``ProcessPoolExecutor`` is started once there is enough to do. When ``stopped()``
+    it, a ``ProcessPoolExecutor`` is started once there is enough to do. Workers that are
+    ``remote`` see no files: the bytes travel, and files are written here. When ``stopped()``
     turns true, what has not begun is dropped and what has is finished and told.
     """
     items: Iterator[_Item] = (load(job, mode) for job in jobs)
@@ -109,7 +115,8 @@ def run(
                     item if isinstance(item, Outcome) else convert(*item, options, mode, known())
                 )
             return
-    pool = _Pool(executor or process_pool, workers, (options, mode, knowledge()))
+    arguments = (options, mode, knowledge())
+    pool = _Pool(executor or process_pool, workers, arguments, remote)
     try:
         yield from pool.outcomes(items, stopped)
     finally:
@@ -142,11 +149,17 @@ class _Pool:
     """An executor that outlives the death of its workers."""
 
     def __init__(
-        self, factory: ExecutorFactory, workers: int, arguments: tuple[Options, Mode, Knowledge]
+        self,
+        factory: ExecutorFactory,
+        workers: int,
+        arguments: tuple[Options, Mode, Knowledge],
+        remote: bool,
     ) -> None:
         self._factory = factory
+        self._work = transform if remote else convert
+        self._stores = remote and arguments[1] is Mode.WRITE
         self._workers = workers
-        self._arguments = arguments
+        self._common = arguments
         self._executor = factory(workers)
 
     def outcomes(self, items: Iterator[_Item], stopped: Callable[[], bool]) -> Iterator[Outcome]:
@@ -172,31 +185,40 @@ class _Pool:
     def close(self) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
+    def _arguments(self, job: Job) -> tuple[Options, Mode, Knowledge]:
+        """What a job needs besides its bytes; a remote worker could not resolve its path."""
+        options, mode, knowledge = self._common
+        return options, mode, knowledge.seen_from(os.path.realpath(job.path))
+
     def _submit(self, job: Job, data: bytes) -> _Task:
         from concurrent.futures import BrokenExecutor
 
         try:
-            future = self._executor.submit(convert, job, data, *self._arguments)
+            future = self._executor.submit(self._work, job, data, *self._arguments(job))
         except BrokenExecutor:
             self.close()
             self._executor = self._factory(self._workers)
-            future = self._executor.submit(convert, job, data, *self._arguments)
+            future = self._executor.submit(self._work, job, data, *self._arguments(job))
         return _Task(job, data, future)
 
     def _outcome(self, item: Outcome | _Task, stopped: Callable[[], bool]) -> Iterator[Outcome]:
-        """The outcome; nothing when the workers were ended together with the run."""
-        from concurrent.futures import BrokenExecutor
+        """The outcome; nothing when the run ended before the file was begun, or its worker did."""
+        from concurrent.futures import BrokenExecutor, CancelledError
 
         if isinstance(item, Outcome):
             yield item
             return
         try:
-            outcome = item.future.result()
+            outcome = _result(item.future, stopped)
+        except CancelledError:
+            return
+        except DeadlyFileError:
+            outcome = _died(item.job)
         except BrokenExecutor:
             if stopped():
                 return
             outcome = self._alone(item.job, item.data)
-        yield outcome
+        yield store(item.job, item.data, outcome) if self._stores else outcome
 
     def _alone(self, job: Job, data: bytes) -> Outcome:
         """Do a file again with a worker of its own, to learn which file kills its worker."""
@@ -204,13 +226,26 @@ class _Pool:
 
         with self._factory(1) as executor:
             try:
-                return executor.submit(convert, job, data, *self._arguments).result()
+                return executor.submit(self._work, job, data, *self._arguments(job)).result()
             except BrokenExecutor:
-                return Outcome(
-                    job.path,
-                    error="the worker process died, out of memory or by a crash. "
-                    "Left as it was. Try this file alone with --jobs 1.",
-                )
+                return _died(job)
+
+
+def _result(future: Future[Outcome], stopped: Callable[[], bool]) -> Outcome:
+    """The result of a future; one that still waits for a worker is cancelled at a stop."""
+    from concurrent.futures import TimeoutError
+
+    while True:
+        try:
+            return future.result(timeout=_PATIENCE)
+        except TimeoutError:
+            if stopped():
+                future.cancel()
+
+
+def _died(job: Job) -> Outcome:
+    fault = "the worker process died, out of memory or by a crash. Left as it was. "
+    return Outcome(job.path, error=f"{fault}Try this file alone with --jobs 1.")
 
 
 def cores() -> int:
@@ -218,53 +253,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def process_pool(workers: int) -> Executor:
-    """The default executor."""
-    from concurrent.futures import ProcessPoolExecutor
-
-    return ProcessPoolExecutor(workers, initializer=_start_worker)
-
-
-def _start_worker() -> None:
-    import signal
-    from multiprocessing import parent_process
-    from threading import Thread
-
-    # Ctrl-C reaches the whole process group; the parent alone decides what is finished.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end_soon)
-    parent = parent_process()
-    if parent is not None:
-        Thread(target=_follow, args=(parent,), daemon=True).start()
-
-
-def _follow(parent: BaseProcess) -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    parent.join()
-    _end_worker()
-
-
-def _end_soon(*_: object) -> None:
-    """Leave the time to tell what is done: half an outcome would block the parent for ever.
-
-    A signal for the whole group reaches the parent, too, which then ends its workers itself.
-    """
-    from threading import Timer
-
-    timer = Timer(_GRACE, _end_worker)
-    timer.daemon = True
-    timer.start()
-
-
-def _end_worker() -> None:
-    """End at once; the file in work stays as it was."""
-    files.remove_temporaries()
-    os._exit(1)
 
 
 def process_bytes(
@@ -297,11 +285,23 @@ def load(job: Job, mode: Mode) -> _Item:
 def convert(
     job: Job, data: bytes, options: Options, mode: Mode, knowledge: Knowledge | None = None
 ) -> Outcome:
-    """Rewrite the bytes of one file. Whatever goes wrong concerns this file alone."""
+    """Rewrite one file and, in ``Mode.WRITE``, write it."""
+    outcome = transform(job, data, options, mode, knowledge)
+    return store(job, data, outcome) if mode is Mode.WRITE else outcome
+
+
+def transform(
+    job: Job, data: bytes, options: Options, mode: Mode, knowledge: Knowledge | None = None
+) -> Outcome:
+    """Rewrite the bytes of one file, a pure function. What goes wrong concerns it alone."""
     if job.named and options.target is Target.SHIM:
         options = replace(options, named=True)
-    outcome = convert_bytes(job.path, data, options, mode, knowledge)
-    if mode is not Mode.WRITE or not (outcome.changed or job.output is not None):
+    return convert_bytes(job.path, data, options, mode, knowledge)
+
+
+def store(job: Job, data: bytes, outcome: Outcome) -> Outcome:
+    """Write what became of a file, here, and tell the outcome without it."""
+    if not (outcome.changed or job.output is not None):
         return outcome
     error = _write(job, data, outcome.after if outcome.changed else data)
     if error is not None:
@@ -320,7 +320,7 @@ def convert_bytes(
     In ``Mode.WRITE`` the findings have their places in the new source, else in the old one.
     """
     try:
-        if knowledge is not None:
+        if knowledge is not None and not knowledge.here:
             knowledge = knowledge.seen_from(os.path.realpath(path))
         after, result = formats.rewrite_bytes(data, options, path=path, knowledge=knowledge)
         findings = result.findings

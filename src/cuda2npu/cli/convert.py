@@ -15,6 +15,7 @@ from cuda2npu.cli.options import (
     Color,
     DiffBase,
     ExcludeGlobs,
+    ExecutorUrl,
     Ignore,
     Jobs,
     Paths,
@@ -62,6 +63,7 @@ def check(
     torch_npu: Release = None,
     exclude: ExcludeGlobs = None,
     jobs: Jobs = None,
+    executor: ExecutorUrl = None,
     baseline: BaselineFile = None,
     write_baseline: WriteBaseline = False,
     diff_base: DiffBase = None,
@@ -83,7 +85,10 @@ def check(
         )  # fmt: skip
         page = stack.enter_context(_page(report, paths, config)) if report is not None else None
         show = reporter(format, run.stdout_color, run.summary.inventory, new=narrowed.is_new)
-        plan = None if is_stdin(paths) else files.discover(paths, config.exclude)
+        plan = None
+        if not is_stdin(paths):
+            run.use(executor)
+            plan = files.discover(paths, config.exclude)
         _tell(run, narrowed, show, page, plan, stdin_filename)
     run.end()
 
@@ -138,6 +143,7 @@ def rewrite(
     torch_npu: Release = None,
     exclude: ExcludeGlobs = None,
     jobs: Jobs = None,
+    executor: ExecutorUrl = None,
     stdin_filename: StdinName = "<stdin>",
     color: Color = "auto",
 ) -> None:
@@ -154,8 +160,10 @@ def rewrite(
         if is_stdin(paths):
             run.stdin(stdin_filename, run.show_diff if diff else run.show_source)
         elif output is not None:
+            run.use(executor)
             run.all(files.plan_output(paths, run.config.exclude, output), run.show_remaining)
         else:
+            run.use(executor)
             plan = files.discover(paths, run.config.exclude)
             run.all(plan, run.show_diff if diff else run.show_remaining)
     run.end()

@@ -65,6 +65,10 @@ DiffBase = Annotated[
     str | None,
     typer.Option(metavar="REV", help="Only findings on lines changed in git since this commit."),
 ]
+ExecutorUrl = Annotated[
+    str | None,
+    typer.Option("--executor", metavar="dask://HOST:PORT", help="Use a Dask cluster's workers."),
+]
 StdinName = Annotated[
     str, typer.Option("--stdin-filename", metavar="NAME", help="What to call stdin in messages.")
 ]

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,6 +23,9 @@ from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Output, reporter, wants_color
 from cuda2npu.report.progress import Progress
 from cuda2npu.report.summary import Summary
+
+if TYPE_CHECKING:
+    from cuda2npu.cluster import Cluster
 
 SIGNALLED = 128
 """What a shell adds to the number of the signal that ended a program."""
@@ -56,6 +60,7 @@ class Run:
         self.summary = Summary(mode, self.stderr_color)
         self.accepted = False
         """Whether findings are no failure."""
+        self._cluster: Cluster | None = None
         self._keep = keep
         self._sources = sources
         self._work = Mode.DIFF if sources else mode
@@ -63,8 +68,16 @@ class Run:
         self._waiting = 0
         self._interrupted = 0  # the signal that asked for the end
 
+    def use(self, executor: str | None) -> None:
+        """Have the workers of a Dask cluster do the files. Raises UsageError."""
+        if executor is not None:
+            from cuda2npu.cluster import Cluster
+
+            self._cluster = Cluster(executor)
+
     def all(self, plan: Plan, show: Callable[[Outcome], None]) -> None:
         """Do every file of a plan and show each outcome as soon as its turn comes."""
+        cluster = self._cluster
         progress = Progress([job.path for job in plan.jobs], sys.stderr)
         self.summary.skipped(plan.excluded, plan.notebooks)
         for fault in plan.errors:
@@ -76,7 +89,9 @@ class Run:
                 plan.jobs,
                 self.config.options,
                 self._work,
-                workers=self.config.jobs,
+                workers=self.config.jobs or (cluster.threads if cluster else None),
+                executor=(lambda _: cluster) if cluster else None,
+                remote=cluster is not None,
                 stopped=lambda: self.stopped,
             )
             for outcome in map(self._keep, chain(outcomes, self._copies(plan))):
