@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_cli import run
+
+from cuda2npu.baseline import Baseline
+from cuda2npu.model import UsageError
 
 A = "import torch\n\nx = torch.ones(1).cuda()\ny = torch.ones(1).cuda(0)\n"
 NEW = "z = torch.ones(2).cuda()\n"
@@ -185,13 +189,17 @@ class TestErrors:
             ),
         ],
     )
-    def test_a_broken_file_stays(self, project: Path, text: str, message: str) -> None:
+    def test_a_broken_file_is_refused(self, project: Path, text: str, message: str) -> None:
         (project / FILE).write_bytes(text.encode("latin-1"))
+        with pytest.raises(UsageError, match=re.escape(message)):
+            Baseline.read(project / FILE)
+
+    def test_a_broken_file_stays(self, project: Path) -> None:
+        (project / FILE).write_text("<<<<<<< HEAD\n")
         for more in ((), ("--write-baseline",)):
             said = fault(project, ".", "--baseline", FILE, *more).decode()
-            assert said.startswith(f"error: {FILE}: ")
-            assert message in said
-        assert (project / FILE).read_bytes() == text.encode("latin-1")
+            assert said.startswith(f"error: {FILE}: is no baseline: Expecting value: line 1")
+        assert (project / FILE).read_text() == "<<<<<<< HEAD\n"
 
     def test_errors_keep_it_from_being_written(self, project: Path) -> None:
         before = (project / FILE).read_bytes()

@@ -94,7 +94,7 @@ def test_a_check_is_that_of_this_machine(two: str) -> None:
 
 
 def test_the_command_line_writes_here(tmp_path: Path, two: str) -> None:
-    jobs = make(tmp_path / "a", 20)
+    jobs = make(tmp_path / "a", 10)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     here = run("rewrite", "b", cwd=tmp_path)
     copied = run("rewrite", "a", "--output", "c", "--executor", two, cwd=tmp_path)
@@ -112,9 +112,9 @@ def test_the_command_line_writes_here(tmp_path: Path, two: str) -> None:
 def test_a_worker_that_is_killed_costs_nothing(
     tmp_path: Path, two: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local = make(tmp_path / "local", 60)
+    local = make(tmp_path / "local", 36)
     expected = list(project.run(local, Options(), Mode.WRITE, workers=1))
-    jobs = make(tmp_path / "remote", 60)
+    jobs = make(tmp_path / "remote", 36)
     written: Counter[str] = Counter()
     write = files.replace_file
 
@@ -138,12 +138,12 @@ def test_a_worker_that_is_killed_costs_nothing(
     assert relative(outcomes) == relative(expected)
     assert texts(jobs) == texts(local)
     changed = [outcome.path for outcome in outcomes if outcome.changed]
-    assert len(changed) > 40
+    assert len(changed) > 20
     assert written == Counter(changed)
 
 
 def test_ctrl_c_leaves_whole_files_and_no_work_behind(tmp_path: Path, two: str) -> None:
-    jobs = make(tmp_path / "a", 150)
+    jobs = make(tmp_path / "a", 48)
     before = texts(jobs)
     process = subprocess.Popen(
         [*COMMAND, "rewrite", "a", "--executor", two],
@@ -162,7 +162,7 @@ def test_ctrl_c_leaves_whole_files_and_no_work_behind(tmp_path: Path, two: str) 
     assert b"Traceback" not in said
     after = texts(jobs)
     assert after[-1] == before[-1]
-    expected = dict(zip(before, rewritten(tmp_path / "b", 150), strict=True))
+    expected = dict(zip(before, rewritten(tmp_path / "b", 48), strict=True))
     assert all(new in (old, expected[old]) for old, new in zip(before, after, strict=True))
     with client(two) as outside:
         while any(outside.processing().values()):
@@ -186,10 +186,11 @@ def test_a_task_that_kills_every_worker_is_named() -> None:
 
 class TestErrors:
     def fault(self, folder: Path, url: str, env: dict[str, str] | None = None) -> str:
+        """What is said of an executor that cannot be used; nothing is done then."""
         (folder / "a.py").write_text(CUDA)
-        for command in ("check", "rewrite"):
-            done = run(command, "a.py", "--executor", url, cwd=folder, env=env)
-            assert (done.returncode, done.stdout) == (2, b"")
+        done = run("rewrite", "a.py", "--executor", url, cwd=folder, env=env)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert (folder / "a.py").read_text() == CUDA
         return done.stderr.decode()
 
     @pytest.mark.parametrize("url", ["tcp://127.0.0.1:1", "dask://nix", "dask://", "4"])
@@ -239,7 +240,7 @@ class TestErrors:
         assert "has no cuda2npu; run `pip install cuda2npu==0." in said
 
     def test_a_scheduler_that_goes_away(self, tmp_path: Path) -> None:
-        jobs = make(tmp_path / "a", 60)
+        jobs = make(tmp_path / "a", 30)
         with cluster(1, "processes") as url:
             workers = Cluster(url)
             told = project.run(
