@@ -264,6 +264,7 @@ class TestExecutor:
         class Far(ThreadPoolExecutor):
             def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
                 job, data, *rest = args
+                assert rest[-1].here == os.path.realpath(job.path)  # known here alone
                 hidden = job._replace(root="", output=None, folder="")
                 asked.append(super().submit(fn, hidden, data, *rest))
                 return asked[-1]
