@@ -31,7 +31,7 @@ LAYERS = (
     ("engine",),
     ("formats",),
     ("testing",),
-    ("exclude", "files", "config", "workers", "project", "survey"),
+    ("exclude", "files", "writing", "config", "workers", "project", "survey"),
     ("baseline", "changed", "cluster"),
     ("report",),
     ("simulator",),

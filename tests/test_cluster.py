@@ -19,7 +19,7 @@ import pytest
 from distributed import Client
 from test_cli import COMMAND, CUDA, ENVIRONMENT, run
 
-from cuda2npu import files, project
+from cuda2npu import files, project, writing
 from cuda2npu.cluster import Cluster
 from cuda2npu.exclude import Exclude
 from cuda2npu.files import Job
@@ -116,13 +116,13 @@ def test_a_worker_that_is_killed_costs_nothing(
     expected = list(project.run(local, Options(), Mode.WRITE, workers=1))
     jobs = make(tmp_path / "remote", 36)
     written: Counter[str] = Counter()
-    write = files.replace_file
+    write = writing.replace_file
 
     def counted(path: str, *arguments: Any, **keywords: Any) -> None:
         written[path] += 1
         write(path, *arguments, **keywords)
 
-    monkeypatch.setattr(files, "replace_file", counted)
+    monkeypatch.setattr(writing, "replace_file", counted)
     with client(two) as outside:
         processes = outside.run(os.getpid)
         victim = next(iter(processes.values()))

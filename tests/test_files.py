@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cuda2npu import files
+from cuda2npu import files, writing
 from cuda2npu.exclude import Exclude
-from cuda2npu.files import WriteError
 from cuda2npu.model import UsageError
+from cuda2npu.writing import WriteError
 
 
 def make(root: Path, *names: str) -> None:
@@ -212,7 +212,7 @@ class TestReplaceFile:
         path = tmp_path / "a.py"
         path.write_bytes(b"old")
         path.chmod(0o754)
-        files.replace_file(str(path), b"new", expected=b"old", root=str(tmp_path))
+        writing.replace_file(str(path), b"new", expected=b"old", root=str(tmp_path))
         assert path.read_bytes() == b"new"
         assert stat.S_IMODE(path.stat().st_mode) == 0o754
         assert list(tmp_path.iterdir()) == [path]
@@ -222,7 +222,7 @@ class TestReplaceFile:
         link = tmp_path / "a.py"
         link.symlink_to("sub/real.txt")
         expected = link.read_bytes()
-        files.replace_file(str(link), b"new", expected=expected, root=str(tmp_path.resolve()))
+        writing.replace_file(str(link), b"new", expected=expected, root=str(tmp_path.resolve()))
         assert link.is_symlink()
         assert (tmp_path / "sub/real.txt").read_bytes() == b"new"
 
@@ -232,18 +232,18 @@ class TestReplaceFile:
         link.symlink_to("../out/real.py")
         root = str((tmp_path / "in").resolve())
         with pytest.raises(WriteError, match=r"is a link to .*real\.py, which is outside"):
-            files.replace_file(str(link), b"new", expected=link.read_bytes(), root=root)
+            writing.replace_file(str(link), b"new", expected=link.read_bytes(), root=root)
         assert (tmp_path / "out/real.py").read_text() == "# out/real.py\n"
 
     def test_a_file_that_changed_meanwhile_is_left(self, tmp_path: Path) -> None:
         make(tmp_path, "a.py")
         with pytest.raises(WriteError, match="changed by another program"):
-            files.replace_file(str(tmp_path / "a.py"), b"new", expected=b"x", root=str(tmp_path))
+            writing.replace_file(str(tmp_path / "a.py"), b"new", expected=b"x", root=str(tmp_path))
 
     def test_a_file_that_is_new_already_is_done(self, tmp_path: Path) -> None:
         make(tmp_path, "a.py")
         data = (tmp_path / "a.py").read_bytes()
-        files.replace_file(str(tmp_path / "a.py"), data, expected=b"old", root=str(tmp_path))
+        writing.replace_file(str(tmp_path / "a.py"), data, expected=b"old", root=str(tmp_path))
 
     @pytest.mark.parametrize("locked", ["a.py", "."])
     def test_read_only(self, tmp_path: Path, locked: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ class TestReplaceFile:
         monkeypatch.setattr("os.access", lambda path, mode: Path(path).resolve() != real)
         expected = (tmp_path / "a.py").read_bytes()
         with pytest.raises(WriteError, match="read-only"):
-            files.replace_file(
+            writing.replace_file(
                 str(tmp_path / "a.py"), b"new", expected=expected, root=str(tmp_path)
             )
 
@@ -267,7 +267,7 @@ class TestReplaceFile:
 
         monkeypatch.setattr("os.fsync", full)
         with pytest.raises(WriteError, match=r"No space left on device\. Left as it was"):
-            files.replace_file(str(path), b"new", expected=b"old", root=str(tmp_path))
+            writing.replace_file(str(path), b"new", expected=b"old", root=str(tmp_path))
         assert path.read_bytes() == b"old"
         assert list(tmp_path.iterdir()) == [path]
 
@@ -312,7 +312,7 @@ class TestPlanOutput:
 
 class TestCopies:
     def copy(self, source: Path, output: Path) -> None:
-        files.copy_file(files.Copy(str(source), str(output / source.name), str(output)))
+        writing.copy_file(files.Copy(str(source), str(output / source.name), str(output)))
 
     def test_a_link_stays_a_link_and_a_mode_a_mode(self, tmp_path: Path) -> None:
         make(tmp_path, "in/run.sh")
@@ -335,5 +335,5 @@ class TestCopies:
         (tmp_path / "out/sub").symlink_to(tmp_path / "victim")
         output = str(tmp_path / "out/sub/a.py")
         with pytest.raises(WriteError, match="leads outside"):
-            files.write_copy(str(tmp_path / "in/a.py"), output, b"new", str(tmp_path / "out"))
+            writing.write_copy(str(tmp_path / "in/a.py"), output, b"new", str(tmp_path / "out"))
         assert not (tmp_path / "victim/a.py").exists()

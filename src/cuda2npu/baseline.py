@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from cuda2npu import files
+from cuda2npu import writing
 from cuda2npu.fingerprint import normal_line
 from cuda2npu.model import UsageError
 from cuda2npu.project import Outcome
@@ -85,9 +85,11 @@ class Baseline:
         names = sorted(self._known.keys() | self._found.keys())
         now = {name: self._now(name) for name in names}
         try:
-            files.write_whole(self.path, _text(now).encode())
-        except files.WriteError as error:
-            raise UsageError(f"{self.path}: {error}") from None
+            with writing.temporary(self.path.resolve().parent) as name:
+                Path(name).write_bytes(_text(now).encode())
+                writing.put_in_place(name, self.path)
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be written: {error.strerror}") from None
         return sum(found.total() for found in now.values())
 
     def _name(self, path: str) -> str:

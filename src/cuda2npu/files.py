@@ -1,11 +1,10 @@
-"""Finding the files of a run, and writing them so that a file is either old or new."""
+"""Finding the files of a run."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +19,6 @@ _OTHERS = frozenset(
     ".rst .sh .so .toml .xml .yaml .yml".split()
 )
 """Kinds of files that are no Python source, though some of them happen to parse as one."""
-
-
-class WriteError(Exception):
-    """A file that could not be written. It is as it was."""
 
 
 class Job(NamedTuple):
@@ -280,119 +275,3 @@ def _refuse_clashes(sources: dict[str, str], output: Path) -> None:
         for parent in path.relative_to(output).parents:
             if str(output / parent) in sources:
                 raise UsageError(f"{output / parent} would be both a file and a folder of {source}")
-
-
-def replace_file(path: str, data: bytes, *, expected: bytes, root: str) -> None:
-    """Write a file in one step; it holds ``expected`` until then. A link's target is written."""
-    target = Path(path).resolve()
-    if Path(path).is_symlink() and not target.is_relative_to(root):
-        raise WriteError(f"is a link to {target}, which is outside {root}. Left as it was.")
-    if not os.access(target, os.W_OK):
-        raise WriteError("is read-only. Left as it was.")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise WriteError(f"cannot be replaced: {target.parent} is read-only. Left as it was.")
-    try:
-        present = target.read_bytes()
-        if present == data:  # a worker that died after the write
-            return
-        if present != expected:
-            raise WriteError("was changed by another program meanwhile. Left as it was.")
-        _write(target, data, target.stat())
-    except OSError as error:
-        raise WriteError(f"cannot be written: {error.strerror}. Left as it was.") from None
-
-
-def write_copy(source: str, output: str, data: bytes, folder: str) -> None:
-    """Write ``data`` to ``output``, below ``folder``, with the mode of ``source``."""
-    try:
-        target = _prepare(Path(output), Path(folder))
-        _write(target, data, Path(source).stat())
-    except OSError as error:
-        raise WriteError(f"cannot be written to {output}: {error.strerror}") from None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file of our own in one step, whether there is one already or not."""
-    target = path.resolve()
-    try:
-        _write(target, data, target.stat() if target.exists() else None)
-    except OSError as error:
-        raise WriteError(f"cannot be written: {error.strerror}") from None
-
-
-def copy_file(copy: Copy) -> None:
-    """Copy a file as it is; a link stays a link."""
-    import shutil
-
-    try:
-        target = _prepare(Path(copy.output), Path(copy.folder))
-        source = Path(copy.path)
-        with temporary(target.parent) as name:
-            if source.is_symlink():
-                Path(name).unlink()
-                Path(name).symlink_to(source.readlink())
-            else:
-                shutil.copy2(source, name)
-            Path(name).replace(target)
-    except OSError as error:
-        raise WriteError(f"cannot be copied to {copy.output}: {error.strerror}") from None
-
-
-def _prepare(target: Path, folder: Path) -> Path:
-    """Make the folders of a target; a link among them must not lead out of ``folder``."""
-    real = target.parent.resolve()
-    if not real.is_relative_to(folder.resolve()):
-        raise WriteError(f"not written: {target.parent} leads outside {folder}")
-    real.mkdir(parents=True, exist_ok=True)
-    return target
-
-
-_TEMPORARIES: set[str] = set()
-
-
-def remove_temporaries() -> None:
-    """What a process that ends in the middle of its work has to clean up."""
-    for name in tuple(_TEMPORARIES):
-        with suppress(OSError):
-            Path(name).unlink()
-
-
-@contextmanager
-def temporary(folder: Path) -> Iterator[str]:
-    """A new file in the folder, gone at the end unless it was renamed."""
-    import tempfile
-
-    descriptor, name = tempfile.mkstemp(prefix=".cuda2npu-", suffix=".tmp", dir=folder)
-    _TEMPORARIES.add(name)
-    os.close(descriptor)
-    try:
-        yield name
-    finally:
-        _TEMPORARIES.discard(name)
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-
-
-def _write(target: Path, data: bytes, like: os.stat_result | None) -> None:
-    with temporary(target.parent) as name:
-        with open(name, "wb") as stream:  # noqa: PTH123
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        new = Path(name)
-        if like is not None and hasattr(os, "chown"):
-            with suppress(OSError):  # only root may give a file away
-                os.chown(name, like.st_uid, like.st_gid)
-        new.chmod(stat.S_IMODE(like.st_mode) if like is not None else 0o644)
-        new.replace(target)
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename last; not every system can open a folder."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuda2npu import files, formats
+from cuda2npu import formats, writing
 from cuda2npu.files import Job
 from cuda2npu.fingerprint import occurrences
 from cuda2npu.knowledge import Knowledge
@@ -379,9 +379,9 @@ def _write(job: Job, before: bytes, after: bytes) -> str | None:
     """Write one file; what went wrong, if anything did."""
     try:
         if job.output is None:
-            files.replace_file(job.path, after, expected=before, root=job.root)
+            writing.replace_file(job.path, after, expected=before, root=job.root)
         else:
-            files.write_copy(job.path, job.output, after, job.folder)
-    except files.WriteError as error:
+            writing.write_copy(job.path, job.output, after, job.folder)
+    except writing.WriteError as error:
         return str(error)
     return None

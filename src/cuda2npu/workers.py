@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cuda2npu import files
+from cuda2npu import writing
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -58,5 +58,5 @@ def _end_soon(*_: object) -> None:
 
 def _end_worker() -> None:
     """End at once; the file in work stays as it was."""
-    files.remove_temporaries()
+    writing.remove_temporaries()
     os._exit(1)

@@ -51,6 +51,7 @@ class Narrowed:
         """The plan without files that have no changed line."""
         if self._changed is not None:
             plan.jobs = [job for job in plan.jobs if self._changed.touches(job.path)]
+            plan.cuda_sources = []  # who builds them may stand in a file that is left out
         return plan
 
     def keep(self, outcome: Outcome) -> Outcome:

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cuda2npu import files, project
+from cuda2npu import project, writing
 from cuda2npu.cli.options import ERROR, FINDINGS
 from cuda2npu.config import Config
-from cuda2npu.files import Plan, WriteError
+from cuda2npu.files import Plan
 from cuda2npu.formats import PYTHON, format_of
 from cuda2npu.model import UsageError
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Output, reporter, wants_color
 from cuda2npu.report.progress import Progress
 from cuda2npu.report.summary import Summary
+from cuda2npu.writing import WriteError
 
 if TYPE_CHECKING:
     from cuda2npu.cluster import Cluster
@@ -175,7 +176,7 @@ class Run:
             if self.stopped:
                 return
             try:
-                files.copy_file(copy)
+                writing.copy_file(copy)
             except WriteError as error:
                 yield Outcome(copy.path, error=str(error))
 

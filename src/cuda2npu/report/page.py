@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from cuda2npu import files
+from cuda2npu import writing
 from cuda2npu.model import FileError, Finding, UsageError
 from cuda2npu.project import Outcome, source_lines
 from cuda2npu.report import LEVELS, plural
@@ -51,8 +51,8 @@ class Page:
         fault = _fault(path)
         if fault is None:
             try:
-                self._spool_name = self._stack.enter_context(files.temporary(path.parent))
-                self._name = self._stack.enter_context(files.temporary(path.parent))
+                self._spool_name = self._stack.enter_context(writing.temporary(path.parent))
+                self._name = self._stack.enter_context(writing.temporary(path.parent))
                 self._spool = self._stack.enter_context(Path(self._spool_name).open("wb"))  # noqa: SIM115
             except OSError as error:
                 self._stack.close()
@@ -82,10 +82,7 @@ class Page:
                 page.write(_bytes(self._after()))
                 page.flush()
                 os.fsync(page.fileno())
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(self._name).chmod(0o666 & ~mask)
-            Path(self._name).replace(self.path.resolve())
+            writing.put_in_place(self._name, self.path)
         except OSError as error:
             raise self._failed(error) from None
 
