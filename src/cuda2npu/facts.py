@@ -6,12 +6,10 @@ import ast
 from functools import cached_property
 
 from cuda2npu.knowledge import Knowledge
-from cuda2npu.rule import FOREIGN_PACKAGES, FileView
+from cuda2npu.rule import OTHER_RUNTIMES, FileView
 from cuda2npu.scopes import Function, attribute_chain
 from cuda2npu.source import Source
 from cuda2npu.statements import Statements
-
-_OTHER_RUNTIMES = FOREIGN_PACKAGES - set("requests httpx aiohttp urllib json yaml".split())
 
 
 class FileFacts(FileView):
@@ -66,7 +64,7 @@ class FileFacts(FileView):
     def is_foreign(self) -> bool:
         """Whether the file speaks to CUDA through other packages and never through torch."""
         tops = {name.partition(".")[0] for name in self._modules if name}
-        return bool(tops & _OTHER_RUNTIMES) and not any(top.startswith("torch") for top in tops)
+        return bool(tops & OTHER_RUNTIMES) and not any(top.startswith("torch") for top in tops)
 
     def imports(self, module: str) -> bool:
         return module in self._modules

@@ -73,7 +73,7 @@ class Knowledge:
 
     def seen_from(self, path: str) -> Knowledge:
         """The same facts for the file with this real path."""
-        return replace(self, here=path)
+        return replace(self, here=path.replace("\\", "/"))
 
     def feeds(self, key: str) -> frozenset[str]:
         """What the project's code does with the value of an option or configuration key.

@@ -60,6 +60,8 @@ class Outcome(NamedTuple):
     """How many findings before have the same code and source line as each one."""
     edits: tuple[Edit, ...] = ()
     """What ``rewrite`` does to the file, of one that was not written."""
+    generated: bool = False
+    """Whether the file was left out because it says that a program wrote it."""
 
     def only(self, kept: list[int]) -> Outcome:
         """The outcome with these of its findings, by their index."""
@@ -275,11 +277,23 @@ def load(job: Job, mode: Mode) -> _Item:
         data = Path(job.path).read_bytes()
     except OSError as error:
         return Outcome(job.path, error=f"cannot be read: {error.strerror}")
-    if formats.has_trigger(data, job.path):
+    triggered = formats.has_trigger(data, job.path)
+    generated = triggered and not job.named and is_generated(data)
+    if triggered and not generated:
         return job, data
-    if mode is Mode.WRITE and job.output is not None:
-        return Outcome(job.path, error=_write(job, data, data))
-    return Outcome(job.path)
+    copied = mode is Mode.WRITE and job.output is not None
+    return Outcome(job.path, error=_write(job, data, data) if copied else None, generated=generated)
+
+
+_HEAD = 2048
+_GENERATED = re.compile(rb"(?:\bgenerated\b[^\n]{0,120}\b(?:by|from|with)\b|@generated)", re.I)
+_KEEP_OFF = re.compile(rb"\bdo\s+not\s+(?:\w+\s+)?(?:edit|modify|change)\b", re.I)
+
+
+def is_generated(data: bytes) -> bool:
+    """Whether a file says at its head that a program wrote it and that edits would be lost."""
+    head = data[:_HEAD]
+    return bool(_KEEP_OFF.search(head) and _GENERATED.search(head))
 
 
 def convert(

@@ -23,10 +23,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from cuda2npu.knowledge import Knowledge
+from cuda2npu.knowledge import BACKEND, DEVICE, FOREIGN, SINKS, Knowledge, OwnClass
 from cuda2npu.model import FixLevel, Options, Target
 from cuda2npu.pack import Pack
 from cuda2npu.tokens import Token
+from cuda2npu.words import names_backend, names_device
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -35,19 +36,27 @@ if TYPE_CHECKING:
     """A node, several statements in place of one, or None to remove an argument or element."""
 
 __all__ = [
+    "BACKEND",
+    "DEVICE",
+    "FOREIGN",
     "FOREIGN_PACKAGES",
+    "OTHER_RUNTIMES",
+    "SINKS",
     "Example",
     "FileView",
     "Fix",
     "FixLevel",
     "Knowledge",
     "Options",
+    "OwnClass",
     "Pack",
     "Report",
     "Rule",
     "Site",
     "Target",
     "leave",
+    "names_backend",
+    "names_device",
     "report",
     "rewrite",
     "rule",
@@ -61,6 +70,8 @@ FOREIGN_PACKAGES = frozenset(
     "warp openvino llama_cpp spacy thinc requests httpx aiohttp urllib json yaml".split()
 )
 """Packages whose devices, backends and ``cuda`` are not PyTorch's, or which only pass data on."""
+OTHER_RUNTIMES = FOREIGN_PACKAGES - set("requests httpx aiohttp urllib json yaml".split())
+"""Those of them that compute by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +119,39 @@ class Example:
     """The torch_npu release written for, when the newest one would do otherwise."""
     path: str = "example.py"
     """The name of the file, which tells its format."""
+    beside: tuple[tuple[str, str], ...] = ()
+    """Other files of the project, by their names."""
+
+
+Beside = Mapping[str, str] | None
 
 
 def rewrite(
-    before: str, after: str, *, release: str | None = None, path: str = "example.py"
+    before: str,
+    after: str,
+    *,
+    release: str | None = None,
+    path: str = "example.py",
+    beside: Beside = None,
 ) -> Example:
     """A case that the rule edits."""
-    return Example("rewrite", before, after, release, path)
+    return Example("rewrite", before, after, release, path, _files(beside))
 
 
-def report(before: str, *, release: str | None = None, path: str = "example.py") -> Example:
+def report(
+    before: str, *, release: str | None = None, path: str = "example.py", beside: Beside = None
+) -> Example:
     """A case that the rule reports and nothing edits."""
-    return Example("report", before, before, release, path)
+    return Example("report", before, before, release, path, _files(beside))
 
 
-def leave(before: str, *, path: str = "example.py") -> Example:
+def leave(before: str, *, path: str = "example.py", beside: Beside = None) -> Example:
     """A case in which this rule says and does nothing."""
-    return Example("leave", before, before, path=path)
+    return Example("leave", before, before, None, path, _files(beside))
+
+
+def _files(beside: Beside) -> tuple[tuple[str, str], ...]:
+    return tuple((beside or {}).items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +286,12 @@ class Site(Protocol):
 
     def binding(self, name: str) -> ast.expr | None:
         """The expression a variable is bound to, when it is bound exactly once."""
+
+    def bindings(self, name: str) -> tuple[ast.expr | None, ...]:
+        """What a variable is bound to, each time; None for a parameter or loop variable."""
+
+    def meaning(self, name: str) -> str | None:
+        """What a plain name means here; see ``name``."""
 
     def is_bound(self, name: str) -> bool:
         """Whether the file binds this name where the statement stands."""

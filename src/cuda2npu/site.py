@@ -80,6 +80,13 @@ class UnitSite(Site):
     def binding(self, name: str) -> ast.expr | None:
         return self.unit.scope.value(name)
 
+    def bindings(self, name: str) -> tuple[ast.expr | None, ...]:
+        found = self.unit.scope.find(name)
+        return tuple(binding.value for binding in found[1]) if found else ()
+
+    def meaning(self, name: str) -> str | None:
+        return self.unit.scope.meaning(name)
+
     def is_bound(self, name: str) -> bool:
         return self.unit.scope.find(name) is not None
 

@@ -1,0 +1,222 @@
+"""Reads the files of a project and collects what they say about each other.
+
+Every file is looked at as bytes; the few that have to do with the names that were found are
+parsed. Nothing is written, imported or run.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuda2npu.formats import PYTHON, format_of
+from cuda2npu.glance import Glance, Search, Words, glance, speaks
+from cuda2npu.knowledge import FOREIGN, Knowledge, OwnClass
+from cuda2npu.model import Options, SourceError
+from cuda2npu.project import is_generated
+from cuda2npu.scopes import attribute_chain
+
+if TYPE_CHECKING:
+    from cuda2npu.modules import Modules
+    from cuda2npu.outline import Outline
+    from cuda2npu.survey import Import
+
+
+Contents = Callable[[], Iterable[tuple[str, bytes]]]
+"""Gives every file that can be read; asked more than once, so that none need be kept."""
+
+
+def collect(paths: Iterable[str], options: Options) -> Knowledge:
+    """What is to know about these files. One that cannot be read or parsed says nothing."""
+    shown = {_real(path): _shown(path) for path in paths if format_of(path) in (PYTHON, None)}
+    return know(lambda: _read(shown), shown, options)
+
+
+def know(contents: Contents, shown: Mapping[str, str], options: Options) -> Knowledge:
+    """The same of sources, wherever they come from. Pure.
+
+    ``shown`` holds the path of every file with its name for the user.
+    """
+    glances = {path: glance(data) for path, data in contents()}
+    found = {path: each for path, each in glances.items() if any(each)}
+    if not found:
+        return Knowledge()
+    from cuda2npu.merge import merge
+    from cuda2npu.modules import Modules
+
+    modules = Modules(shown)
+    outlines = _outlines(contents, found)
+    classes = _classes(contents, outlines, modules, shown)
+    knowledge = replace(merge(outlines, modules, shown), classes=classes)
+    knowledge = _with_neighbours(knowledge, contents, modules)
+    return replace(knowledge, calls=_calls(contents, found, modules, options, knowledge))
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path).replace("\\", "/")
+
+
+def _shown(path: str) -> str:
+    """A path as the user would write it: from the working folder, if it is below."""
+    real, here = Path(path).resolve(), Path.cwd()
+    return real.relative_to(here).as_posix() if real.is_relative_to(here) else real.as_posix()
+
+
+def _read(paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    for path in paths:
+        try:
+            yield path, Path(path).read_bytes()
+        except OSError:  # the run itself says so
+            continue
+
+
+def _outlines(contents: Contents, found: Mapping[str, Glance]) -> dict[str, Outline]:
+    """The outlines of the files that have something to say."""
+    from cuda2npu.rule import OTHER_RUNTIMES
+
+    search = Search(
+        {name for each in found.values() for name in each.constants},
+        {name for each in found.values() for name in each.attributes},
+        OTHER_RUNTIMES,
+    )
+    outlines: dict[str, Outline] = {}
+    for path, data in contents():
+        here = found.get(path, Glance())
+        if here.owners or here.has_sink or search.wants(data):
+            _add(outlines, path, data)
+    # A name that says what it is needs no proof, but a reader that is not torch's is news.
+    foreign = {
+        r.name.lstrip(".") for s in outlines.values() for r in s.readings if r.kind == FOREIGN
+    }
+    constants = {name for each in found.values() for name in each.constants}
+    more = Words((foreign & constants) | _renamed(outlines, constants))
+    for path, data in contents() if foreign or more else ():
+        here = found.get(path, Glance())
+        if path not in outlines and (here.attributes & foreign or more.stand_in(data)):
+            _add(outlines, path, data)
+    return outlines
+
+
+def _renamed(outlines: Mapping[str, Outline], constants: set[str]) -> set[str]:
+    """``from settings import BACKEND as LINK``: other names that constants go by."""
+    return {
+        local
+        for each in outlines.values()
+        for local, dotted in each.imports
+        if local not in constants and dotted.rpartition(".")[2] in constants
+    }
+
+
+def _add(outlines: dict[str, Outline], path: str, data: bytes) -> None:
+    from cuda2npu.outline import outline
+    from cuda2npu.source import decode
+
+    with suppress(SourceError):  # the run itself says so
+        outlines[path] = outline(decode(data)[0])
+
+
+def _classes(
+    contents: Contents,
+    outlines: Mapping[str, Outline],
+    modules: Modules,
+    shown: Mapping[str, str],
+) -> tuple[OwnClass, ...]:
+    """The classes with a watched method of their own; no file is parsed again for them."""
+    from cuda2npu.kin import Families, Owner, parents
+
+    owners = [Owner(path, c) for path, s in outlines.items() for c in s.classes if c.own]
+    if not owners:
+        return ()
+    above: dict[str, frozenset[str]] = {}
+    for _, data in contents():
+        for name, names in parents(data):
+            above[name] = above.get(name, frozenset()) | names
+    families = Families(owners, above)
+    for path, data in contents():
+        families.add(path, data, modules)
+    return tuple(families.classes(shown))
+
+
+def _with_neighbours(knowledge: Knowledge, contents: Contents, modules: Modules) -> Knowledge:
+    """Let the files around the one that gives an attribute its value know of other readers.
+
+    What is compared with a ``device`` that stays as it is has to stay, too.
+    """
+    from cuda2npu.survey import imports
+
+    given: dict[str, set[str]] = {}
+    for key in knowledge.readers:
+        path, _, name = key.rpartition(":.")
+        if path and speaks(name):
+            given.setdefault(path, set()).add(name)
+    if not given:
+        return knowledge
+    sinks, readers = dict(knowledge.sinks), dict(knowledge.readers)
+    for path, data in contents():
+        named = (name for each in imports(data) for name in _dotted(each))
+        near = {found[0] for each in named if (found := modules.find(path, each))}
+        for definer in sorted(given.keys() & near):
+            for name in given[definer]:
+                there, here = f"{definer}:.{name}", f"{path}:.{name}"
+                sinks[here] = sinks.get(here, frozenset()) | {FOREIGN}
+                readers.setdefault(here, readers[there])
+    return replace(knowledge, sinks=sinks, readers=readers)
+
+
+def _calls(
+    contents: Contents,
+    found: Mapping[str, Glance],
+    modules: Modules,
+    options: Options,
+    knowledge: Knowledge,
+) -> dict[str, frozenset[str]]:
+    """What the modules that tests patch still call of torch.cuda once they are converted.
+
+    They are converted for it: whether a name goes depends on every rule, option and comment.
+    """
+    patched: dict[str, set[str]] = {}
+    for path, each in found.items():
+        for module in each.patched:
+            target = modules.find(path, module)
+            if target is not None and not target[1]:
+                patched.setdefault(target[0], set()).add(module)
+    calls: dict[str, frozenset[str]] = {}
+    for path, data in contents() if patched else ():
+        for module in patched.get(path, ()):
+            known = knowledge.seen_from(path)
+            calls[module] = frozenset(_called(_converted(data, options, path, known)))
+    return dict(sorted(calls.items()))
+
+
+def _converted(data: bytes, options: Options, path: str, knowledge: Knowledge) -> bytes:
+    from cuda2npu.engine import rewrite_bytes
+
+    if is_generated(data):
+        return data
+    try:
+        return rewrite_bytes(data, options, path=path, knowledge=knowledge)[0]
+    except SourceError:
+        return data
+
+
+def _called(data: bytes) -> Iterator[str]:
+    """The names of torch.cuda that a source speaks of, by whatever name torch goes there."""
+    from cuda2npu.source import decode
+
+    with suppress(SourceError, SyntaxError):
+        for node in ast.walk(ast.parse(decode(data)[0])):
+            chain = attribute_chain(node) if isinstance(node, ast.Attribute) else None
+            if chain is not None and "cuda" in chain:
+                yield ".".join(("torch", *chain[chain.index("cuda") :]))
+
+
+def _dotted(statement: Import) -> Iterator[str]:
+    """The modules that an import may be about: ``from pkg import a`` can name pkg and pkg.a."""
+    yield statement.module
+    dot = "" if statement.module.endswith(".") else "."
+    yield from (f"{statement.module}{dot}{name}" for name in statement.names)
