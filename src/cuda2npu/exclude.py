@@ -11,12 +11,18 @@ from typing import NamedTuple
 from cuda2npu.model import UsageError
 
 DEFAULT_EXCLUDE = tuple(
-    ".git/ .venv/ venv/ __pycache__/ node_modules/ build/ dist/ .tox/ .eggs/ *.egg-info/ "
-    "site-packages/".split()
+    ".git/ .venv/ venv/ __pycache__/ .tox/ .eggs/ *.egg-info/ site-packages/".split()
 )
+"""What nobody takes for a part of the project."""
+VENDORED = tuple(
+    "third_party/ third-party/ thirdparty/ 3rdparty/ vendor/ vendors/ vendored/ _vendor/ external/ "
+    "externals/ node_modules/ build/ dist/ generated/ *_pb2.py *_pb2.pyi *_pb2_grpc.py".split()
+)
+"""Other people's code and what programs write: an edit there is lost with the next update."""
 
 
 class _Pattern(NamedTuple):
+    text: str
     regex: re.Pattern[str]
     folders_only: bool
     negated: bool
@@ -44,7 +50,22 @@ class Exclude:
         return "" if relative == "." else relative + "/"
 
     def matches(self, relative: str, *, folder: bool) -> bool:
-        return _matches((*_compile_all(DEFAULT_EXCLUDE), *self._patterns), relative, folder)
+        found = self._decisive(relative, folder)
+        return found is not None and not found.negated
+
+    def vendored(self, relative: str, *, folder: bool) -> str | None:
+        """The pattern of ``VENDORED`` that leaves a path out, if it is one of those."""
+        found = self._decisive(relative, folder)
+        return found.text if found is not None and found.text in VENDORED else None
+
+    def takes_in(self, folder: str) -> bool:
+        """Whether the user's own patterns take a folder back in."""
+        found = _decisive(self._patterns, folder, True)
+        return found is not None and found.negated
+
+    def _decisive(self, relative: str, folder: bool) -> _Pattern | None:
+        every = (*_compile_all(DEFAULT_EXCLUDE), *_compile_all(VENDORED), *self._patterns)
+        return _decisive(every, relative, folder)
 
     def covers_named(self, path: Path) -> bool:
         """Whether the user's own patterns leave out a path that is named by itself.
@@ -72,10 +93,16 @@ class Exclude:
 
 
 def _matches(patterns: tuple[_Pattern, ...], relative: str, folder: bool) -> bool:
+    found = _decisive(patterns, relative, folder)
+    return found is not None and not found.negated
+
+
+def _decisive(patterns: tuple[_Pattern, ...], relative: str, folder: bool) -> _Pattern | None:
+    """The last pattern that fits."""
     for pattern in reversed(patterns):
         if (folder or not pattern.folders_only) and pattern.regex.fullmatch(relative):
-            return not pattern.negated
-    return False
+            return pattern
+    return None
 
 
 @cache
@@ -96,7 +123,7 @@ def _compile(pattern: str) -> _Pattern | None:
     try:
         regex = _translate(text.lstrip("/"))
         return _Pattern(
-            re.compile(regex if anchored else f"(?:.*/)?{regex}"), folders_only, negated
+            pattern, re.compile(regex if anchored else f"(?:.*/)?{regex}"), folders_only, negated
         )
     except re.error as error:
         raise UsageError(f"exclude pattern {pattern!r}: {error}") from None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from cuda2npu.boundary import Boundary
 from cuda2npu.exclude import Exclude
 from cuda2npu.formats import FORMATS, format_of, format_of_script
 from cuda2npu.model import FileError, SourceError, UsageError
@@ -55,6 +56,8 @@ class Plan:
         """Paths that the user named and the patterns leave out."""
         self.notebooks = 0
         self.cuda_sources: list[str] = []
+        self.left_out: dict[str, int] = {}
+        """Vendored and generated folders and kinds of files, with the files in them."""
 
 
 class _Found(NamedTuple):
@@ -175,14 +178,14 @@ def join(folder: str, relative: str) -> str:
 
 def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
     """The Python files below a folder, in order of their names; notebooks are counted."""
-    prefix = exclude.prefix(folder)
-    for relative, entry in _entries(folder, "", exclude.folders(prefix), plan.errors):
+    ours = Boundary(folder, exclude, plan.left_out)
+    for relative, entry in _entries(folder, "", ours.skips, plan.errors):
         if relative.endswith(CUDA_SOURCES):
-            if not exclude.matches(prefix + relative, folder=False):
+            if ours.has(relative):
                 plan.cuda_sources.append(join(str(folder), relative))
         elif (
             (format_of(relative) or relative.endswith(NOTEBOOK))
-            and not exclude.matches(prefix + relative, folder=False)
+            and ours.has(relative)
             and _is_file(entry)
         ):
             if relative.endswith(NOTEBOOK):
@@ -240,6 +243,7 @@ def _folder_output(name: str, exclude: Exclude, output: Path, plan: Plan) -> Ite
     inner = Plan()
     python = {found.relative for found in walk(folder, exclude, inner) if not found.link}
     plan.notebooks += inner.notebooks
+    plan.left_out |= inner.left_out
 
     def skip(relative: str) -> bool:
         return relative.rpartition("/")[2] == ".git" or root / relative == inside

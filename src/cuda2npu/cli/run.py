@@ -16,8 +16,9 @@ import typer
 from cuda2npu import project, writing
 from cuda2npu.cli.options import ERROR, FINDINGS
 from cuda2npu.config import Config
-from cuda2npu.files import Plan
+from cuda2npu.files import Job, Plan
 from cuda2npu.formats import PYTHON, format_of
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import UsageError
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Output, reporter, wants_color
@@ -81,6 +82,7 @@ class Run:
         cluster = self._cluster
         progress = Progress([job.path for job in plan.jobs], sys.stderr)
         self.summary.skipped(plan.excluded, plan.notebooks)
+        self.summary.left_out(plan.left_out)
         for fault in plan.errors:
             self.summary.errors.append(fault)
             show(Outcome(fault.path, error=fault.message))
@@ -94,6 +96,7 @@ class Run:
                 executor=(lambda _: cluster) if cluster else None,
                 remote=cluster is not None,
                 stopped=lambda: self.stopped,
+                knowledge=lambda: self._knowledge(plan.jobs),
             )
             for outcome in map(self._keep, chain(outcomes, self._copies(plan))):
                 if outcome.findings or outcome.changed or outcome.error:
@@ -118,6 +121,12 @@ class Run:
                 python, plan.cuda_sources, inventory.kernels, lambda: self.stopped
             )
 
+    def _knowledge(self, jobs: list[Job]) -> Knowledge:
+        from cuda2npu.gather import collect
+        from cuda2npu.roots import project_files
+
+        return collect(project_files(jobs, self.config.exclude), self.config.options)
+
     def stdin(self, name: str, show: Callable[[Outcome], None]) -> None:
         data = _read_stdin()
         if name != "<stdin>" and self.config.exclude.covers_named(Path(name)):
@@ -125,7 +134,12 @@ class Run:
             outcome = Outcome(name, after=data)
         else:
             options = replace(self.config.options, named=True)
-            outcome = self._keep(project.process_bytes(name, data, options, self._work))
+            job = Job(name, "", named=True)
+            outcome = self._keep(
+                project.process_bytes(
+                    name, data, options, self._work, lambda: self._knowledge([job])
+                )
+            )
         self.summary.add(outcome)
         show(outcome)
 

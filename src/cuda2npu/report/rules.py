@@ -50,6 +50,9 @@ def print_rule(rule: Rule) -> None:
 
 def _print_example(out: Console, example: Example) -> None:
     release = f" (torch_npu {example.release})" if example.release else ""
+    for name, text in example.beside:
+        out.print(f"\n[bold]beside it, {escape(name)}[/bold]")
+        _print_code(out, text)
     if example.kind == "rewrite":
         out.print(f"\n[bold]before[/bold]{release}")
         _print_code(out, example.before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cuda2npu.boundary import MANY
 from cuda2npu.model import FileError, Finding, FixLevel
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import plural, style, tags
@@ -26,6 +27,7 @@ class Summary:
         self.notes: list[str] = []
         self.last = ""
         """The file that was done last; files are done in order."""
+        self.generated: list[str] = []
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome. In check every finding is shown, else those that remain."""
@@ -33,6 +35,8 @@ class Summary:
         self.last = outcome.path
         if outcome.error is not None:
             self.errors.append(FileError(outcome.path, outcome.error))
+        if outcome.generated:
+            self.generated.append(outcome.path)
         self.notes += [f"{outcome.path}: {note}" for note in outcome.notes]
         if outcome.changed:
             self.changed.append(outcome.path)
@@ -132,7 +136,27 @@ class Summary:
                 f"{plural(notebooks, 'notebook')} not looked at: they are not read yet"
             )
 
+    def left_out(self, folders: dict[str, int]) -> None:
+        """Tell of vendored and generated code in the folders, and how to have it done, too."""
+        if folders:
+            names = (
+                f"{name} ({'more than ' * (n >= MANY)}{plural(n, 'file')})"
+                for name, n in sorted(folders.items())
+            )
+            self.notes.append(
+                f"left out as vendored or generated: {', '.join(names)}; name it, or set "
+                'exclude = ["!NAME"] in pyproject.toml, to include it'
+            )
+
     def _notes(self) -> list[str]:
+        if self.generated:
+            more = len(self.generated) - _NAMED
+            names = ", ".join(self.generated[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+            self.notes.append(
+                f"left out, as a program wrote it and edits would be lost: {names}; change what "
+                "it is made from, or name the file to include it"
+            )
+            self.generated = []
         return [f"{style('note:', '1;33', self.color)} {note}" for note in self.notes]
 
     def _errors(self) -> list[str]:
