@@ -35,7 +35,6 @@ LAYERS = (
     ("site", "imports", "unused", "ported", "shim"),
     ("engine",),
     ("formats",),
-    ("testing",),
     (
         "exclude",
         "boundary",
@@ -49,7 +48,7 @@ LAYERS = (
         "kin",
         "gather",
     ),
-    ("baseline", "changed", "cluster"),
+    ("baseline", "changed", "cluster", "testing"),
     ("report",),
     ("simulator",),
     ("smoke",),

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from cuda2npu import files
-from cuda2npu.boundary import MANY
+from cuda2npu.boundary import MANY, is_generated
 from cuda2npu.exclude import Exclude
 from cuda2npu.files import Plan
-from cuda2npu.project import is_generated
 
 CUDA = "import torch\nx = torch.ones(2).cuda()\n"
 

@@ -91,6 +91,7 @@ PACK = Pack(
         "cuda2npu_codemods.checkpoints",
         "cuda2npu_codemods.indices",
         "cuda2npu_codemods.mocks",
+        "cuda2npu_codemods.project_values",
         "cuda2npu_codemods.third_party",
         "cuda2npu_codemods.frameworks",
         "cuda2npu_codemods.missing_names",

@@ -5,12 +5,21 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
+from collections.abc import Iterator
 from enum import Enum
 
 import libcst as cst
 
-from cuda2npu.rule import Site
+from cuda2npu.rule import BACKEND, DEVICE, FOREIGN, Site
 from cuda2npu_codemods.expressions import is_backend, is_device, string, terminal
+from cuda2npu_codemods.project_values import (
+    attribute_keys,
+    is_backend_elsewhere,
+    is_device_elsewhere,
+    is_shared,
+    kinds,
+    option_keys,
+)
 from cuda2npu_codemods.words import names_backend, names_device
 
 
@@ -24,6 +33,8 @@ class Use(Enum):
     TEXT = "text"
     """A message, log line or other text for people."""
     FOREIGN = "foreign"
+    SHARED = "shared"
+    """A value that torch and somebody else read: neither's name fits both."""
     UNKNOWN_ARGUMENT = "argument"
     """A positional argument of a function the file does not define."""
 
@@ -93,9 +104,23 @@ def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode |
         return Use.DEVICE if _may_be_torch(site, call) else Use.UNKNOWN_ARGUMENT
     if names_backend(keyword):
         return Use.BACKEND
+    if (terminal(call.func) or "")[:1].isupper():  # Config(accel="cuda"): a field of the class
+        elsewhere = use_elsewhere(site, attribute_keys(site, keyword))
+        if elsewhere is not None:
+            return elsewhere
     if keyword in (*_OPTION_KEYWORDS, "type") and terminal(call.func) in _OPTION_FUNCTIONS:
         return _option(site, call)
     return call if keyword in _DEFAULT_KEYWORDS else None
+
+
+def use_elsewhere(site: Site, keys: Iterator[str]) -> Use | None:
+    """What other files of the project take the value of these keys for."""
+    found = kinds(site, keys)
+    if FOREIGN in found:
+        return Use.SHARED
+    if DEVICE in found:
+        return Use.DEVICE
+    return Use.BACKEND if BACKEND in found else None
 
 
 def _may_be_torch(site: Site, call: cst.Call) -> bool:
@@ -118,11 +143,14 @@ def _option(site: Site, call: cst.Call) -> Use | cst.CSTNode | None:
     flags = [string(arg.value) or "" for arg in call.args if arg.keyword is None]
     dest = site.argument(call, "dest")
     flags += [string(dest.value) or ""] if dest else []
+    elsewhere = use_elsewhere(site, option_keys(site, call))
+    if elsewhere is Use.SHARED:
+        return elsewhere
     if any(map(names_device, flags)):
         return Use.DEVICE
     if any(map(names_backend, flags)):
         return Use.BACKEND
-    return None if flags else call
+    return elsewhere or (None if flags else call)
 
 
 def _by_table(name: str | None, position: int) -> Use | None:
@@ -192,9 +220,11 @@ def _method(
 
 
 def by_operand(site: Site, node: cst.CSTNode) -> Use | None:
-    if is_device(site, node):
+    if is_shared(site, node):
+        return Use.SHARED
+    if is_device(site, node) or is_device_elsewhere(site, node):
         return Use.DEVICE
-    if is_backend(site, node):
+    if is_backend(site, node) or is_backend_elsewhere(site, node):
         return Use.BACKEND
     return Use.TEXT
 

@@ -14,7 +14,7 @@ from cuda2npu_codemods.guards import guards_kernel
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
 
-_SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
+_SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED)
 
 
 @rule(
@@ -119,6 +119,39 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN)
         leave('@click.option("--impl", type=click.Choice(["cuda", "ref"]))\ndef f(impl): pass'),
         leave('p.add_argument("--cuda", action="store_true")'),
         leave('impl = "cuda"'),
+        rewrite(
+            'WHERE = "cuda"',
+            'WHERE = "npu"',
+            beside={"train.py": "import torch\nfrom example import WHERE\nd = torch.device(WHERE)"},
+        ),
+        rewrite(
+            'p.add_argument("--accel", default="cuda")',
+            'p.add_argument("--accel", default="npu")',
+            beside={"train.py": "import torch\ndef main(args): x.to(torch.device(args.accel))"},
+        ),
+        rewrite(
+            'class Config:\n    accel: str = "cuda"',
+            'class Config:\n    accel: str = "npu"',
+            beside={"train.py": "def main(cfg): kind = cfg.accel or 'cpu'; x.to(kind)"},
+        ),
+        rewrite(
+            "from pkg import WHERE\nif WHERE == 'cuda': pass",
+            "from pkg import WHERE\nif WHERE == 'npu': pass",
+            beside={
+                "pkg/__init__.py": "from .settings import *",
+                "pkg/settings.py": 'WHERE = "cuda"',
+                "train.py": "import pkg.settings as s\nx.to(s.WHERE)",
+            },
+        ),
+        rewrite(
+            'from conf import Config\nc = Config(accel="cuda")',
+            'from conf import Config\nc = Config(accel="npu")',
+            beside={"conf.py": 'class Config:\n    accel: str = "cuda"', "a.py": "x.to(cfg.accel)"},
+        ),
+        leave(
+            'class Config:\n    accel: str = "cuda"',
+            beside={"a.py": "x.to(cfg.accel)", "b.py": 'class Other:\n    accel: str = "turbo"'},
+        ),
         leave('assert impl in ("ref", "cuda")'),
         leave('print("cuda")'),
         leave('state["cuda"] = 1'),

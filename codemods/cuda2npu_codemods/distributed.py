@@ -83,6 +83,23 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
         ),
         leave('p.add_argument("--backend", choices=["nccl", "hccl", "gloo"])'),
         leave('state["nccl"] = 1'),
+        rewrite(
+            'PROTOCOL = "nccl"',
+            'PROTOCOL = "hccl"',
+            beside={
+                "train.py": "from example import PROTOCOL\nimport torch.distributed as dist\n"
+                "dist.init_process_group(backend=PROTOCOL, rank=0)"
+            },
+        ),
+        rewrite(
+            'if args.protocol == "nccl": pass',
+            'if args.protocol == "hccl": pass',
+            beside={
+                "options.py": 'p.add_argument("--protocol", default="nccl")',
+                "train.py": "import torch.distributed as dist\n"
+                "def main(args): dist.init_process_group(args.protocol)",
+            },
+        ),
         leave('libs = ["nccl", "cudart"]'),
         leave('print("nccl")'),
         leave('raise ValueError("nccl")'),
@@ -95,7 +112,7 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
 def nccl_backend(node: cst.SimpleString, site: Site) -> Fix | None:
     value = string(node) or ""
     if BACKEND_MAP.fullmatch(value):
-        if use_of(site, node) in (Use.KEY, Use.TEXT, Use.FOREIGN):
+        if use_of(site, node) in (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED):
             return None
         return Fix({node: with_value(node, "cuda:nccl", "npu:hccl")})
     if value not in ("nccl", "NCCL") or use_of(site, node) is not Use.BACKEND:

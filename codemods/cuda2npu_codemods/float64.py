@@ -23,6 +23,7 @@ from cuda2npu_codemods.dtypes import (
 from cuda2npu_codemods.exact import keeps_double
 from cuda2npu_codemods.expressions import string, terminal, with_value
 from cuda2npu_codemods.numerics import FLOAT64, is_array_call, on_cpu
+from cuda2npu_codemods.receivers import may_be_own
 
 _DTYPES = {"torch.float64": "float32", "torch.double": "float"}
 _TENSORS = re.compile(r"(torch|torch\.cuda|torch\.npu|torch_npu\.npu)\.(sparse\.)?DoubleTensor")
@@ -72,7 +73,9 @@ def double_call(node: cst.Call, site: Site) -> Fix | None:
     func = node.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "double" or node.args:
         return None
-    if site.file.defines_method("double") or keeps_double(site, node) or _is_array(func, site):
+    if site.file.defines_method("double") or may_be_own(site, "double", func.value):
+        return None
+    if keeps_double(site, node) or _is_array(func, site):
         return None
     return Fix({func.attr: cst.Name("float")}, imports=())
 

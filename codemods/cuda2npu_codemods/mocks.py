@@ -10,10 +10,14 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.counterparts import advice, counterpart
 from cuda2npu_codemods.expressions import string, terminal, with_value
+from cuda2npu_codemods.receivers import may_be_own
 from cuda2npu_codemods.triggers import GETATTR_WORDS, MOCK_WORDS
 
 _DOTTED = re.compile(r"((?:\w+\.)*?)(torch\.cuda(?:\.\w+)*)")
 _PATCHES = ("patch", "setattr", "delattr", "import_module", "spy", "stub", "object", "resolve_name")
+
+
+_TRAIN = {"pkg/train.py": "import torch\nok = torch.cuda.is_available()"}
 
 
 def _patched(node: cst.SimpleString, site: Site) -> tuple[str, str] | None:
@@ -59,6 +63,12 @@ def _new_name(prefix: str, name: str, site: Site) -> str | None:
         rewrite(
             "amp = import_module('torch.cuda.amp')", "amp = import_module('torch_npu.npu.amp')"
         ),
+        rewrite(
+            "with patch('pkg.train.torch.cuda.is_available'): pass",
+            "with patch('pkg.train.torch.npu.is_available'): pass",
+            beside=_TRAIN,
+        ),
+        leave("with patch('other.train.torch.cuda.is_available'): pass", beside=_TRAIN),
         leave("patch('torch.cuda.nccl.version')"),
         leave("patch('pkg.train.cuda.synchronize')"),
         leave("print('torch.cuda.is_available')"),
@@ -67,9 +77,49 @@ def _new_name(prefix: str, name: str, site: Site) -> str | None:
 def patched_name(node: cst.SimpleString, site: Site) -> Fix | None:
     found = _patched(node, site)
     new = _new_name(*found, site) if found else None
-    if found is None or new is None:
+    if found is None or new is None or _stays(site, *found):
         return None
     return Fix({node: with_value(node, found[1], new)})
+
+
+def _stays(site: Site, prefix: str, name: str) -> str | None:
+    """Why the code under test goes on to call the name: the string follows that code."""
+    project, module = site.file.project, prefix.rstrip(".")
+    if not module or not project.here:
+        return None
+    if module not in project.calls:
+        return f"{module} is not among the files of this project, which are converted"
+    if name in project.calls[module]:
+        return f"{module} still calls {name} when it is converted"
+    return None
+
+
+@rule(
+    "NPU165",
+    "patched-name-of-other-code",
+    on=cst.SimpleString,
+    words=MOCK_WORDS,
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="a string names a function of torch.cuda in a module that goes on to call it there: it "
+    "was left, as the patch follows the code under test",
+    examples=(
+        report("patch('other.train.torch.cuda.is_available')", beside=_TRAIN),
+        report(
+            "patch('pkg.kept.torch.cuda.is_available')",
+            beside={
+                "pkg/kept.py": "# cuda2npu: skip-file\nimport torch\nok = torch.cuda.is_available()"
+            },
+        ),
+        leave("patch('pkg.train.torch.cuda.is_available')", beside=_TRAIN),
+    ),
+)
+def patched_name_of_other_code(node: cst.SimpleString, site: Site) -> Report | None:
+    found = _patched(node, site)
+    reason = _stays(site, *found) if found and _new_name(*found, site) else None
+    if reason is None:
+        return None
+    return Report(f"{reason}, so that this patch was left: look whether it still has an effect")
 
 
 @rule(
@@ -142,7 +192,8 @@ def cuda_method_by_string(node: cst.Call, site: Site) -> Fix | None:
     name = node.args[place].value if len(node.args) > place else None
     if not isinstance(name, cst.SimpleString) or string(name) != "cuda":
         return None
-    if site.file.defines_method("cuda") or site.name(node.args[0].value) == "torch":
+    owned = site.file.defines_method("cuda") or may_be_own(site, "cuda", node.args[0].value)
+    if owned or site.name(node.args[0].value) == "torch":
         return None
     return Fix({name: with_value(name, "cuda", "npu")})
 

@@ -10,9 +10,14 @@ from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, r
 from cuda2npu_codemods.devices import is_negated
 from cuda2npu_codemods.expressions import FOREIGN_HEADS, terminal
 from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import
+from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
 from cuda2npu_codemods.scripted import is_scripted
 
 _NPU = cst.Name("npu")
+_BATCH = {
+    "data.py": "class Batch:\n    def cuda(self):\n"
+    "        self.x = self.x.cuda()\n        return self"
+}
 
 
 def is_foreign(site: Site, node: cst.BaseExpression) -> bool:
@@ -59,7 +64,22 @@ def _is_super(node: cst.BaseExpression) -> bool:
         rewrite("y = f(x.cuda(device=d)).cuda()", "y = f(x.npu(device=d)).npu()"),
         rewrite("map_location = lambda s, l: s.cuda(1)", "map_location = lambda s, l: s.npu(1)"),
         leave("import tvm\ntarget = tvm.target.cuda()"),
+        rewrite(
+            "from data import Batch\ndef f(batch, x): return x.unsqueeze(0).cuda()",
+            "from data import Batch\ndef f(batch, x): return x.unsqueeze(0).npu()",
+            beside=_BATCH,
+        ),
+        leave("from data import Batch\nb = Batch().cuda()", beside=_BATCH),
         leave("class G:\n    def cuda(self): return self\n    def f(self): self.cuda()"),
+        leave(
+            "class G:\n    def cuda(self): return move(self.x.cuda())\n"
+            "    def npu(self): return move(self.x.npu())"
+        ),
+        rewrite(
+            "import torch\nclass G:\n    def cuda(self): return self\nx = torch.ones(2).cuda()",
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            "class G:\n    def cuda(self): return self\nx = torch.ones(2).npu()",
+        ),
     ),
 )
 def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
@@ -69,17 +89,44 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
     if is_foreign(site, func.value) or _is_module(site, func.value) or is_scripted(site):
         return None
     edits = {func.attr: _NPU}
-    if not site.file.defines_method("cuda") or _is_super(func.value):
+    if _is_super(func.value):
+        return Fix(edits, at=func.attr)
+    if is_own(site, "cuda", func.value) or _is_side_of_twin(site):
+        return None  # the class's own method is converted, and goes on to be called
+    owner = _owner(site, "cuda", func.value)
+    if owner is None:
         return Fix(edits, at=func.attr)
     if _inside_own_cuda(site) and site.code(func.value) == "self":
         return None
     return Fix(
         edits,
-        "a class here defines its own cuda(): if this object is one of them, give that class an "
-        "npu() (for example `npu = cuda`) and then run with --unsafe",
+        f"{owner} defines its own cuda(), and this may be one: if it is, give that class an "
+        "npu() (for example `npu = cuda`); then run with --unsafe",
         level=FixLevel.UNSAFE,
         at=func.attr,
     )
+
+
+def _is_side_of_twin(site: Site) -> bool:
+    """Whether this is the ``cuda`` of a class that has an ``npu`` of its own beside it."""
+    if len(site.enclosing) < 2:
+        return False
+    function, owner = site.enclosing[:2]
+    names = {m.name for m in getattr(owner, "body", ()) if isinstance(m, ast.FunctionDef)}
+    return isinstance(owner, ast.ClassDef) and (
+        getattr(function, "name", "") == "cuda" and "npu" in names
+    )
+
+
+def _owner(site: Site, method: str, node: cst.BaseExpression) -> str | None:
+    """In words, the class whose own method may be meant; None when torch's is."""
+    owner = may_be_own(site, method, node)
+    if owner is not None:
+        return f"the class {owner.name} in {owner.path}"
+    alone = not site.file.project.here  # nothing but the file itself is known
+    if alone and site.file.defines_method(method) and not is_torch(site, node):
+        return "a class here"
+    return None
 
 
 @rule(
@@ -115,7 +162,7 @@ def tensor_cuda_reference(node: cst.Attribute, site: Site) -> Fix | None:
         return None  # the decorated method is an own cuda()
     if site.name(node.value) in ("torch.Tensor", "torch.nn.Module", "torch.nn.modules.Module"):
         return Fix({node.attr: _NPU})
-    if site.file.stores_attribute("cuda") or site.file.defines_method("cuda"):
+    if site.file.stores_attribute("cuda") or _owner(site, "cuda", node.value):
         return None
     if is_foreign(site, node.value) or site.name(node) == "torch.cuda":
         return None
@@ -178,6 +225,10 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
         rewrite("b, on = x.shape[0], q.is_cuda", "b, on = x.shape[0], q.is_npu"),
         leave("self.is_cuda = device.type == 'cpu'\nif self.is_cuda: pass"),
         leave("if src.is_cuda(): pass"),
+        leave(
+            "from graphs import Graph\ndef f(g: Graph): return g.is_cuda",
+            beside={"graphs.py": "class Graph:\n    @property\n    def is_cuda(self): return 1"},
+        ),
         leave("if x.is_cuda:\n    y = ext_cuda.forward(x)"),
     ),
 )
@@ -187,6 +238,14 @@ def is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
     if is_scripted(site):
         return None
     edits = {node.attr: cst.Name("is_npu")}
+    owner = may_be_own(site, "is_cuda", node.value)
+    if owner is not None and not _is_used_as_tensor(node.value, site):
+        return Fix(
+            edits,
+            f"the class {owner.name} in {owner.path} defines its own is_cuda, and this may be "
+            "one: if it is a tensor, write is_npu, or run with --unsafe",
+            level=FixLevel.UNSAFE,
+        )
     name = site.name(node.value)
     if name is None or "." not in name or name == "torch.Tensor":
         return Fix(edits)
@@ -206,6 +265,8 @@ def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
         return False  # a tensor's is_cuda is no method
     if is_foreign(site, node.value):
         return False
+    if is_own(site, "is_cuda", node.value) or is_torch(site, node.value):
+        return is_torch(site, node.value)
     own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
     return not own or _is_used_as_tensor(node.value, site)
 
@@ -309,8 +370,9 @@ def kernel_guard_available(node: cst.Attribute, site: Site) -> Report | None:
     on=cst.FunctionDef,
     words=("def cuda",),
     fix=FixLevel.NONE,
-    why="this class has a cuda() of its own, which is left; callers in other files are rewritten "
-    "to .npu(), so give the class an npu() too, for example `npu = cuda` below the method",
+    why="this class has a cuda() of its own, which is left; a call in another file that may be "
+    "about one is not edited, so give the class an npu() too, for example `npu = cuda` below the "
+    "method, and run again",
     examples=(
         report("class Batch:\n    def cuda(self):\n        return self"),
         leave("class Batch:\n    def cuda(self):\n        return self\n    npu = cuda"),

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from cuda2npu.rule import Site
+from cuda2npu.rule import DEVICE as DEVICE_KIND
+from cuda2npu.rule import SINKS, Site
 from cuda2npu_codemods.arguments import (
     Use,
     by_name,
@@ -21,6 +22,7 @@ from cuda2npu_codemods.arguments import (
     keyword_use,
     positional_use,
     started_use,
+    use_elsewhere,
 )
 from cuda2npu_codemods.expressions import (
     is_backend,
@@ -30,6 +32,7 @@ from cuda2npu_codemods.expressions import (
     string,
     terminal,
 )
+from cuda2npu_codemods.project_values import attribute_keys, keys_of
 from cuda2npu_codemods.roles import annotated_use, compared_use
 from cuda2npu_codemods.words import DEVICE, HOST_DEVICES, OTHER_ACCELERATORS, OTHER_BACKENDS
 
@@ -160,8 +163,11 @@ def _dict_element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | 
         return Use.KEY
     if any(isinstance(a, cst.Call) and is_foreign_call(site, a) for a in site.ancestors(parent)):
         return Use.FOREIGN
-    if key and by_name(key):
-        return Use.UNKNOWN_ARGUMENT if _is_booster_setting(site) else by_name(key)
+    elsewhere = use_elsewhere(site, attribute_keys(site, key)) if key else None
+    if elsewhere is Use.SHARED:
+        return elsewhere
+    if key and (by_name(key) or elsewhere):
+        return Use.UNKNOWN_ARGUMENT if _is_booster_setting(site) else by_name(key) or elsewhere
     holder = site.parent(site.parent(parent) or parent)
     if key == "choices" and isinstance(holder, cst.Arg) and holder.keyword is not None:
         # field(default="nccl", metadata={"choices": ["nccl", "gloo"]})
@@ -222,14 +228,17 @@ def _element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.C
 
 
 def _target(site: Site, target: cst.CSTNode) -> Use | None:
+    elsewhere = use_elsewhere(site, keys_of(site, target))
+    if elsewhere is Use.SHARED:
+        return elsewhere
     if isinstance(target, cst.Subscript):
         key = target.slice[0].slice
         name = string(key.value) if isinstance(key, cst.Index) else None
-        return by_name(name) if name else _target(site, target.value)
+        return (by_name(name) or elsewhere) if name else _target(site, target.value)
     name = terminal(target)
     if name is None:
         return None
-    return by_name(name) or _by_flow(site, name)
+    return by_name(name) or _by_flow(site, name) or elsewhere
 
 
 def _by_flow(site: Site, name: str) -> Use | None:
@@ -238,10 +247,9 @@ def _by_flow(site: Site, name: str) -> Use | None:
         callee, _, slot = place.partition("/")
         if slot.endswith("=") and by_name(slot[:-1]):
             return by_name(slot[:-1])
-        if slot == "0" and callee in ("to", "device", "autocast", "set_default_device"):
-            return Use.DEVICE
-        if slot == "0" and callee == "init_process_group":
-            return Use.BACKEND
+        kind = SINKS.get(place) if callee != "load" else None
+        if kind:
+            return Use.DEVICE if kind == DEVICE_KIND else Use.BACKEND
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -123,3 +124,14 @@ def _list(folder: Path) -> list[str]:
     if done.returncode:
         return []
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+
+_HEAD = 2048
+_GENERATED = re.compile(rb"(?:\bgenerated\b[^\n]{0,120}\b(?:by|from|with)\b|@generated)", re.I)
+_KEEP_OFF = re.compile(rb"\bdo\s+not\s+(?:\w+\s+)?(?:edit|modify|change)\b", re.I)
+
+
+def is_generated(data: bytes) -> bool:
+    """Whether a file says at its head that a program wrote it and that edits would be lost."""
+    head = data[:_HEAD]
+    return bool(_KEEP_OFF.search(head) and _GENERATED.search(head))

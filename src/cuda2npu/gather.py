@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuda2npu.boundary import is_generated
 from cuda2npu.formats import PYTHON, format_of
 from cuda2npu.glance import Glance, Search, Words, glance, speaks
 from cuda2npu.knowledge import FOREIGN, Knowledge, OwnClass
 from cuda2npu.model import Options, SourceError
-from cuda2npu.project import is_generated
 from cuda2npu.scopes import attribute_chain
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuda2npu import formats, writing
+from cuda2npu.boundary import is_generated
 from cuda2npu.files import Job
 from cuda2npu.fingerprint import occurrences
 from cuda2npu.knowledge import Knowledge
@@ -283,17 +284,6 @@ def load(job: Job, mode: Mode) -> _Item:
         return job, data
     copied = mode is Mode.WRITE and job.output is not None
     return Outcome(job.path, error=_write(job, data, data) if copied else None, generated=generated)
-
-
-_HEAD = 2048
-_GENERATED = re.compile(rb"(?:\bgenerated\b[^\n]{0,120}\b(?:by|from|with)\b|@generated)", re.I)
-_KEEP_OFF = re.compile(rb"\bdo\s+not\s+(?:\w+\s+)?(?:edit|modify|change)\b", re.I)
-
-
-def is_generated(data: bytes) -> bool:
-    """Whether a file says at its head that a program wrote it and that edits would be lost."""
-    head = data[:_HEAD]
-    return bool(_KEEP_OFF.search(head) and _GENERATED.search(head))
 
 
 def convert(

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from cuda2npu import formats
 from cuda2npu.file_rules import UNREADABLE
+from cuda2npu.gather import know
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import FixLevel, Options, Result, SourceError, Target
 from cuda2npu.pack import Pack
 from cuda2npu.packs import load_rules, packs, rules_of
@@ -80,11 +82,22 @@ def _check_second_run(example: Example, options: Options, place: str) -> None:
 
 
 def _rewrite(text: str, example: Example, options: Options, place: str) -> Result:
-    """Rewrite a text as a file of the example's name."""
+    """Rewrite a text as a file of the example's name, in a project with those beside it."""
+    path, known = example.path, _known(text, example, options)
     try:
-        return formats.rewrite_bytes(text.encode(), options, path=example.path)[1]
+        return formats.rewrite_bytes(text.encode(), options, path=path, knowledge=known)[1]
     except SourceError as error:
         raise AssertionError(f"{place}: {text!r} cannot be read: {error}") from None
+
+
+def _known(text: str, example: Example, options: Options) -> Knowledge | None:
+    """What the files of the example say about each other; None when it stands alone."""
+    if not example.beside:
+        return None
+    sources = {example.path: text, **dict(example.beside)}
+    named = {name: name for name in sources}
+    known = know(lambda: ((n, t.encode()) for n, t in sources.items()), named, options)
+    return known.seen_from(example.path)
 
 
 def _options(rule: Rule, example: Example) -> Options:
