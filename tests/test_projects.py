@@ -1,0 +1,116 @@
+"""Whole projects in real processes: what one file says changes what becomes of another."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECTS = Path(__file__).parent.parent / "fixtures" / "projects"
+NAMES = sorted(folder.name for folder in PROJECTS.iterdir())
+LINE = "x = torch.ones(2).cuda()  # makes a pool of workers worth its start\n"
+FILLER = "import torch\n" + LINE * 5000
+
+
+def rewrite(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "cuda2npu", "rewrite", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".git" not in path.parts
+    }
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    assert isinstance(request.param, str)
+    return request.param
+
+
+@pytest.fixture
+def project(tmp_path: Path, name: str) -> Path:
+    folder = tmp_path / name
+    shutil.copytree(PROJECTS / name / "before", folder)
+    return folder
+
+
+def test_rewritten_as_an_expert_would(project: Path, name: str) -> None:
+    done = rewrite(project, ".")
+    assert tree(project) == tree(PROJECTS / name / "after")
+    found = re.findall(r"^(\S+?:\d+):\d+: (NPU\d+)", done.stdout, re.M)
+    expected = (PROJECTS / name / "findings.txt").read_text(encoding="utf-8").splitlines()
+    assert [" ".join(pair) for pair in found] == expected
+
+
+def test_a_second_run_changes_nothing(project: Path) -> None:
+    rewrite(project, ".")
+    first = tree(project)
+    assert " 0 changed" in rewrite(project, ".").stderr
+    assert tree(project) == first
+
+
+def test_file_by_file_is_the_same_as_the_whole(project: Path, name: str) -> None:
+    """As pre-commit does it; what was converted before is part of the project, too."""
+    for path in sorted(project.rglob("*.py")):
+        if "third_party" not in path.parts:
+            rewrite(project, str(path.relative_to(project)))
+    assert tree(project) == tree(PROJECTS / name / "after")
+
+
+def test_from_another_folder_it_is_the_same(project: Path, name: str) -> None:
+    rewrite(project.parent, str(project))
+    assert tree(project) == tree(PROJECTS / name / "after")
+
+
+def test_two_workers_are_the_same_as_one(project: Path, tmp_path: Path) -> None:
+    (project / "filler.py").write_text(FILLER)
+    twin = tmp_path / "twin"
+    shutil.copytree(project, twin)
+    one, two = rewrite(project, ".", "--jobs", "1"), rewrite(twin, ".", "--jobs", "2")
+    assert (one.stdout, one.stderr) == (two.stdout, two.stderr)
+    assert tree(project) == tree(twin)
+
+
+def test_output_is_the_same_as_in_place(project: Path, name: str, tmp_path: Path) -> None:
+    rewrite(project, ".", "--output", str(tmp_path / "out"))
+    assert tree(tmp_path / "out") == tree(PROJECTS / name / "after")
+
+
+def test_stdin_knows_the_project_of_its_name(project: Path, name: str) -> None:
+    after = tree(PROJECTS / name / "after")
+    file = next(each for each in after if after[each] != tree(project)[each])
+    done = subprocess.run(
+        [sys.executable, "-m", "cuda2npu", "rewrite", "-", "--stdin-filename", file],
+        cwd=project,
+        input=(project / file).read_bytes(),
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.stdout.decode() == after[file]
+
+
+def test_without_a_project_a_file_stands_alone(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text('WHERE = "cuda"\n')
+    (tmp_path / "train.py").write_text("from settings import WHERE\nx.to(WHERE)\n")
+    rewrite(tmp_path, "settings.py")
+    assert (tmp_path / "settings.py").read_text() == 'WHERE = "cuda"\n'
+    rewrite(tmp_path, ".")
+    assert (tmp_path / "settings.py").read_text() == 'WHERE = "npu"\n'
