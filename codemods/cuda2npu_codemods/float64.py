@@ -73,11 +73,19 @@ def double_call(node: cst.Call, site: Site) -> Fix | None:
     func = node.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "double" or node.args:
         return None
-    if site.file.defines_method("double") or may_be_own(site, "double", func.value):
+    if site.file.defines_method("double") or keeps_double(site, node) or _is_array(func, site):
         return None
-    if keeps_double(site, node) or _is_array(func, site):
-        return None
-    return Fix({func.attr: cst.Name("float")}, imports=())
+    edits = {func.attr: cst.Name("float")}
+    owner = may_be_own(site, "double", func.value)
+    if owner is None:
+        return Fix(edits, imports=())
+    return Fix(
+        edits,
+        f"the class {owner.name} in {owner.path} defines its own double(), and this may be one: "
+        "if it is a tensor or module of torch, write float(), or run with --unsafe",
+        level=FixLevel.UNSAFE,
+        imports=(),
+    )
 
 
 def _is_array(func: cst.Attribute, site: Site) -> bool:
