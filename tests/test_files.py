@@ -29,9 +29,9 @@ def below(root: Path, *paths: Path, exclude: Exclude | None = None) -> list[str]
 
 
 class TestDiscover:
-    def test_folder_gives_python_files_in_order(self, tmp_path: Path) -> None:
+    def test_folder_gives_known_files_in_order(self, tmp_path: Path) -> None:
         make(tmp_path, "b.py", "a.py", "sub/c.pyi", "sub/d.txt", "z.ipynb")
-        assert below(tmp_path, tmp_path) == ["a.py", "b.py", "sub/c.pyi"]
+        assert below(tmp_path, tmp_path) == ["a.py", "b.py", "sub/c.pyi", "z.ipynb"]
 
     def test_default_excludes(self, tmp_path: Path) -> None:
         make(
@@ -94,7 +94,7 @@ class TestDiscover:
             ("a.pyw", "x = 1", ""),
             ("run", "#!/usr/bin/env python3\nbroken(", ""),
             ("run", "x = 1", ""),
-            ("a.ipynb", "{}", "notebooks are not read yet"),
+            ("a.ipynb", "{}", ""),
             ("a.json", "{}", "is of no kind that is read"),
             ("a.yaml", "device: cuda", "is of no kind that is read"),
             ("a.txt", "no source at all", "is of no kind that is read"),
@@ -106,11 +106,6 @@ class TestDiscover:
         plan = files.discover([str(tmp_path / name)], Exclude())
         assert len(plan.jobs) == (not fault)
         assert all(fault in error.message for error in plan.errors)
-
-    def test_notebooks_of_a_folder_are_counted(self, tmp_path: Path) -> None:
-        make(tmp_path, "a.py", "b.pyw", "c.ipynb", "build/d.ipynb")
-        plan = files.discover([str(tmp_path)], Exclude())
-        assert (len(plan.jobs), plan.notebooks) == (2, 1)
 
     def test_dot_does_not_lead_paths(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         make(tmp_path, "a.py")

@@ -13,11 +13,10 @@ from cuda2npu.exclude import Exclude
 from cuda2npu.formats import FORMATS, format_of, format_of_script
 from cuda2npu.model import FileError, SourceError, UsageError
 
-NOTEBOOK = ".ipynb"
 CUDA_SOURCES = (".cu", ".cuh")
 _OTHERS = frozenset(
-    ".bash .c .cc .cfg .cpp .csv .cu .cuh .h .hpp .html .ini .ipynb .json .jsonl .md .pyc .pyx "
-    ".rst .sh .so .toml .xml .yaml .yml".split()
+    ".c .cc .cfg .cpp .csv .cu .cuh .h .hpp .html .ini .json .jsonl .md .pyc .pyx .rst .so .toml "
+    ".xml .yaml .yml".split()
 )
 """Kinds of files that are no Python source, though some of them happen to parse as one."""
 
@@ -54,7 +53,6 @@ class Plan:
         self.errors: list[FileError] = []
         self.excluded: list[str] = []
         """Paths that the user named and the patterns leave out."""
-        self.notebooks = 0
         self.cuda_sources: list[str] = []
         self.left_out: dict[str, int] = {}
         """Vendored and generated folders and kinds of files, with the files in them."""
@@ -66,7 +64,7 @@ class _Found(NamedTuple):
 
 
 def discover(paths: Iterable[str], exclude: Exclude) -> Plan:
-    """The Python files under ``paths``: folders are searched, a named file has any suffix."""
+    """The files under ``paths``: folders are searched, a named file has any suffix."""
     plan = Plan()
     links: list[tuple[int, Job]] = []
     seen: set[str] = set()
@@ -87,7 +85,7 @@ def discover(paths: Iterable[str], exclude: Exclude) -> Plan:
 
 
 def _usable(paths: Iterable[str], exclude: Exclude, plan: Plan) -> Iterator[tuple[str, Path]]:
-    """The folders and Python files among the paths; the plan is told what becomes of others."""
+    """The paths that are folders or files to read; the plan is told what becomes of others."""
     for name in paths:
         path = Path(name)
         if name and exclude.covers_named(path):
@@ -108,11 +106,6 @@ def _fault(path: Path) -> str | None:
             return None
         if not stat.S_ISREG(mode):
             return "is not a regular file; - reads standard input"
-        if path.suffix == NOTEBOOK:
-            return (
-                "notebooks are not read yet. Convert it with `jupyter nbconvert --to script "
-                f"{path.name}` and name the script."
-            )
         return None if format_of(path.name) else _fault_of_source(path)
     except (FileNotFoundError, NotADirectoryError):
         return "no such file or folder"
@@ -177,21 +170,18 @@ def join(folder: str, relative: str) -> str:
 
 
 def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
-    """The Python files below a folder, in order of their names; notebooks are counted."""
+    """The files below a folder that are of a known format, in order of their names."""
     ours = Boundary(folder, exclude, plan.left_out)
     for relative, entry in _entries(folder, "", ours.skips, plan.errors):
         if relative.endswith(CUDA_SOURCES):
             if ours.has(relative):
                 plan.cuda_sources.append(join(str(folder), relative))
         elif (
-            (format_of(relative) or relative.endswith(NOTEBOOK))
+            format_of(relative)
             and ours.has(relative)
             and _is_file(entry)
         ):
-            if relative.endswith(NOTEBOOK):
-                plan.notebooks += 1
-            else:
-                yield _Found(relative, entry.is_symlink())
+            yield _Found(relative, entry.is_symlink())
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
@@ -241,8 +231,7 @@ def _folder_output(name: str, exclude: Exclude, output: Path, plan: Plan) -> Ite
     if inside == root:
         raise UsageError(f"--output {output}: is the folder that is converted")
     inner = Plan()
-    python = {found.relative for found in walk(folder, exclude, inner) if not found.link}
-    plan.notebooks += inner.notebooks
+    known = {found.relative for found in walk(folder, exclude, inner) if not found.link}
     plan.left_out |= inner.left_out
 
     def skip(relative: str) -> bool:
@@ -250,7 +239,7 @@ def _folder_output(name: str, exclude: Exclude, output: Path, plan: Plan) -> Ite
 
     for relative, entry in _entries(folder, "", skip, plan.errors):
         shown, target = join(name, relative), join(str(output), relative)
-        if relative in python:
+        if relative in known:
             yield Job(shown, str(root), target, str(output))
         elif entry.is_symlink() or _is_file(entry):
             yield Copy(shown, target, str(output))

@@ -53,6 +53,21 @@ class Options:
         return level is FixLevel.SAFE
 
 
+class CellPlace(NamedTuple):
+    """A place in the source of a notebook's cell, counted as in a finding."""
+
+    number: int
+    """The cell's number among all cells of the notebook, from 1."""
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+    """The line of the cell on which the place begins."""
+    after: tuple[int, str]
+    """That line's number and text in the rewritten cell."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
     """One place in one file. Lines and columns count from 1, columns in characters.
@@ -76,6 +91,8 @@ class Finding:
     """True when the fix stands in ``Result.text``."""
     kernels: tuple[str, ...] = field(default=(), compare=False)
     """The custom kernels that the finding is about; an empty name for one without a name."""
+    cell: CellPlace | None = field(default=None, compare=False)
+    """Where a finding of a notebook is for a person; ``line`` and ``column`` are the file's."""
 
 
 class Edit(NamedTuple):

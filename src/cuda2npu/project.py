@@ -344,7 +344,7 @@ def convert_bytes(
             error=f"internal error, please report it together with the file: "
             f"{type(error).__name__}: {error}. Left as it was.",
         )
-    excerpts = tuple(lines[finding.line - 1] for finding in findings)
+    excerpts = tuple(f.cell.text if f.cell else lines[f.line - 1] for f in findings)
     outcome = Outcome(path, result.changed, findings, excerpts, notes=result.notes)
     outcome = outcome._replace(occurrences=occurrences(findings, excerpts), edits=result.edits)
     if mode is Mode.CHECK or not (result.changed or (findings and mode is Mode.DIFF)):
@@ -361,6 +361,7 @@ def source_lines(data: bytes) -> list[str]:
 
 def _relocate(findings: tuple[Finding, ...], old: list[str], new: list[str]) -> tuple[Finding, ...]:
     """The findings with their lines in the rewritten source, which is what the user opens."""
+    findings = tuple(map(_in_new_cell, findings))
     if len(old) == len(new):
         return findings
     from difflib import SequenceMatcher
@@ -377,6 +378,14 @@ def _relocate(findings: tuple[Finding, ...], old: list[str], new: list[str]) -> 
         )
         for finding in findings
     )
+
+
+def _in_new_cell(finding: Finding) -> Finding:
+    if finding.cell is None:
+        return finding
+    line, text = finding.cell.after
+    last = finding.cell.end_line + line - finding.cell.line
+    return replace(finding, cell=finding.cell._replace(line=line, end_line=last, text=text))
 
 
 def _write(job: Job, before: bytes, after: bytes) -> str | None:

@@ -64,6 +64,8 @@ def is_script(facts: FileFacts, *, named: bool) -> bool:
 
     Of a file that the user ``named``, CUDA calls at the top level say so too.
     """
+    if facts.path.endswith(".ipynb"):
+        return True
     if facts.imports("setuptools") or facts.imports("distutils"):
         return False
     if facts.source.utf8.startswith(b"#!"):

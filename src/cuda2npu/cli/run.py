@@ -81,7 +81,7 @@ class Run:
         """Do every file of a plan and show each outcome as soon as its turn comes."""
         cluster = self._cluster
         progress = Progress([job.path for job in plan.jobs], sys.stderr)
-        self.summary.skipped(plan.excluded, plan.notebooks)
+        self.summary.skipped(plan.excluded)
         self.summary.left_out(plan.left_out)
         for fault in plan.errors:
             self.summary.errors.append(fault)
@@ -130,7 +130,7 @@ class Run:
     def stdin(self, name: str, show: Callable[[Outcome], None]) -> None:
         data = _read_stdin()
         if name != "<stdin>" and self.config.exclude.covers_named(Path(name)):
-            self.summary.skipped([name], 0)
+            self.summary.skipped([name])
             outcome = Outcome(name, after=data)
         else:
             options = replace(self.config.options, named=True)

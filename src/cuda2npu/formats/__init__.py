@@ -27,6 +27,9 @@ class Format(NamedTuple):
     """Names of files, as globs; the first format in the table that fits has the file."""
     module: str
     holds_python: bool = False
+    holds_documents: bool = True
+    """Whether rules about Python, and those about other files, have something to say."""
+    is_json: bool = False
     interpreter: re.Pattern[bytes] | None = None
     """The first line of a file that has no suffix, when the user names it."""
 
@@ -36,10 +39,15 @@ PYTHON = Format(
     ("*.py", "*.pyi", "*.pyw"),
     "cuda2npu.engine",
     holds_python=True,
+    holds_documents=False,
     interpreter=re.compile(rb"#!.*python"),
 )
 
-FORMATS: tuple[Format, ...] = (PYTHON,)
+NOTEBOOK = Format(
+    "notebook", ("*.ipynb",), "cuda2npu.formats.notebook", holds_python=True, is_json=True
+)
+
+FORMATS: tuple[Format, ...] = (PYTHON, NOTEBOOK)
 
 
 def format_of(path: str) -> Format | None:
@@ -58,8 +66,12 @@ def format_of_script(head: bytes) -> Format | None:
 
 def has_trigger(data: bytes, path: str) -> bool:
     """Whether a file must be parsed; a file of no known name counts as Python."""
-    python = _format(path, data).holds_python
-    return (trigger_pattern() if python else document_pattern()).search(data) is not None
+    kind = _format(path, data)
+    if kind.is_json:
+        data = data.replace(b'\\"', b'"')  # words are looked for as they stand in the source
+    return (kind.holds_python and trigger_pattern().search(data) is not None) or (
+        kind.holds_documents and document_pattern().search(data) is not None
+    )
 
 
 def rewrite_bytes(

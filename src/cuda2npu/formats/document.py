@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from cuda2npu.formats.positions import Lines
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Edit, Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.packs import selected_rules
@@ -19,8 +18,6 @@ from cuda2npu.tokens import Token
 
 Tokenize = Callable[[str], Iterable[Token]]
 """A format's parser; raises SourceError for a text that it cannot read."""
-
-_LINE_END = re.compile(r"\r\n?|\n")
 
 
 @dataclass(frozen=True)
@@ -37,13 +34,8 @@ class Document:
         return exists(dotted, self.options.torch_npu)
 
     @cached_property
-    def _line_starts(self) -> list[int]:
-        return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
-
-    def position(self, offset: int) -> tuple[int, int]:
-        """Line and column of a character offset, both from 1."""
-        line = bisect_right(self._line_starts, offset)
-        return line, offset - self._line_starts[line - 1] + 1
+    def lines(self) -> Lines:
+        return Lines(self.text)
 
     def edit(self, token: Token, text: str) -> Edit:
         return Edit(*self.position(token.start), *self.position(token.end), text)
@@ -97,7 +89,7 @@ def _finding(document: Document, rule: Rule, token: Token, outcome: Fix | Report
     place = outcome.at or token
     assert isinstance(place, Token)
     quiet = rule.quiet if outcome.quiet is None else outcome.quiet
-    span = (*document.position(place.start), *document.position(place.end))
+    span = (*document.lines.position(place.start), *document.lines.position(place.end))
     message = outcome.message or rule.why
     return Finding(document.path, *span, rule.code, rule.name, message, level, quiet)
 

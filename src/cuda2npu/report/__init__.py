@@ -121,5 +121,12 @@ def printable(text: str) -> str:
     return re.sub(_UNPRINTABLE, "\N{REPLACEMENT CHARACTER}", text)
 
 
+def place(finding: Finding) -> str:
+    """The path and line of a finding, in a notebook the cell and the line in it."""
+    if finding.cell is not None:
+        return f"{finding.path}:cell {finding.cell.number}:{finding.cell.line}"
+    return f"{finding.path}:{finding.line}"
+
+
 def plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

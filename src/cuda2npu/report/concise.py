@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cuda2npu.model import Finding
 from cuda2npu.project import Outcome
-from cuda2npu.report import style, tags
+from cuda2npu.report import place, style, tags
 
 
 def headline(finding: Finding, color: bool) -> str:
-    place = f"{finding.path}:{finding.line}:{finding.column}:"
+    shown = f"{place(finding)}:{(finding.cell or finding).column}:"
     message = " ".join(finding.message.split())
     code = style(finding.code, "1;33" if finding.quiet else "1;31", color)
-    return f"{style(place, '1', color)} {code} {message} {style(tags(finding), '36', color)}"
+    return f"{style(shown, '1', color)} {code} {message} {style(tags(finding), '36', color)}"
 
 
 class ConciseReporter:

@@ -25,12 +25,13 @@ class FullReporter:
         return ""
 
     def _finding(self, finding: Finding, line: str) -> str:
-        start = min(finding.column - 1, len(line))
-        end = finding.end_column - 1 if finding.end_line == finding.line else len(line)
+        place = finding.cell or finding
+        start = min(place.column - 1, len(line))
+        end = place.end_column - 1 if place.end_line == place.line else len(line)
         source, padding, carets = excerpt(line, start, max(end, start + 1))
-        if finding.end_line != finding.line:
+        if place.end_line != place.line:
             carets += " ..."
-        number = f"{finding.line:>5}"
+        number = f"{place.line:>5}"
         bar = style("|", "34", self._color)
         return (
             f"{headline(finding, self._color)}\n"

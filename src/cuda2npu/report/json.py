@@ -33,6 +33,7 @@ class JsonReporter:
 
 
 def as_dict(finding: Finding) -> dict[str, object]:
+    cell = {} if finding.cell is None else {"cell": finding.cell.number}
     return {
         "path": finding.path,
         "line": finding.line,
@@ -44,4 +45,5 @@ def as_dict(finding: Finding) -> dict[str, object]:
         "message": finding.message,
         "fix": finding.fix.value,
         "quiet": finding.quiet,
+        **cell,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cuda2npu.boundary import MANY
 from cuda2npu.model import FileError, Finding, FixLevel
 from cuda2npu.project import Mode, Outcome
-from cuda2npu.report import plural, style, tags
+from cuda2npu.report import place, plural, style, tags
 from cuda2npu.report.inventory import Inventory
 
 _NAMED = 5
@@ -93,7 +93,7 @@ class Summary:
         return [
             style(head, "33", self.color),
             *(
-                f"  {item.path}:{item.line}: {item.code} {' '.join(item.message.split())}"
+                f"  {place(item)}: {item.code} {' '.join(item.message.split())}"
                 for item in self.numerics
             ),
         ]
@@ -125,16 +125,12 @@ class Summary:
 
         return overview(self.inventory, self.color)
 
-    def skipped(self, excluded: list[str], notebooks: int) -> None:
-        """Tell of named paths that the patterns leave out, and of notebooks in folders."""
+    def skipped(self, excluded: list[str]) -> None:
+        """Tell of named paths that the patterns leave out."""
         if excluded:
             more = ", …" if len(excluded) > _NAMED else ""
             names = ", ".join(excluded[:_NAMED]) + more
             self.notes.append(f"excluded by the settings: {names}")
-        if notebooks:
-            self.notes.append(
-                f"{plural(notebooks, 'notebook')} not looked at: they are not read yet"
-            )
 
     def left_out(self, folders: dict[str, int]) -> None:
         """Tell of vendored and generated code in the folders, and how to have it done, too."""
