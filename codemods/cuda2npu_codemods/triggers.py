@@ -199,3 +199,10 @@ WORDS: tuple[str, ...] = tuple(
     )
 )
 """All of them, for ``PACK``."""
+
+SHELL_WORDS = (
+    *("cuda", "CUDA", "nccl", "NCCL", "cudnn", "CUBLAS", "ASCEND_RT_VISIBLE_DEVICES"),
+    *("nvidia", "nvcc", "nvitop", "nvprof", "nvdisasm", "nv-nsight", "ptxas", "cuobjdump"),
+    *("gpu", "-G", "--nv", "nsys", "ncu", "compute-sanitizer", "dcgmi", "libcud", "libnccl"),
+)
+"""What shell scripts and makefiles are opened for."""

@@ -16,7 +16,16 @@ from typing import Protocol, TypeVar
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options
 
-__all__ = ["DocumentSite", "Token"]
+__all__ = [
+    "Assignment",
+    "Command",
+    "Directive",
+    "DocumentSite",
+    "InlinePython",
+    "Parameter",
+    "Token",
+    "Word",
+]
 
 AnyToken = TypeVar("AnyToken", bound="Token")
 
@@ -58,3 +67,65 @@ class DocumentSite(Protocol):
 
     def exists(self, dotted: str) -> bool:
         """Whether the targeted torch_npu release has this name."""
+
+
+# --- shell scripts and makefiles
+
+
+@dataclass(frozen=True, slots=True)
+class Word(Token):
+    """A word of a command line."""
+
+    value: str
+    """What it says without quotes; expansions as they are written."""
+    literal: bool
+    """Whether nothing in it is expanded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment(Token):
+    """``NAME=value`` before or behind a command, in a makefile, or ``export NAME``.
+
+    The token begins with the name.
+    """
+
+    name: str
+    value: str | None
+    """None where the variable is exported, passed on or unset as it is."""
+    literal: bool
+    in_string: bool = False
+    """Whether it stands in a text that may be run as a command line."""
+    unset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Token):
+    """The name in ``$NAME``, ``${NAME:-word}`` or a makefile's ``$(NAME)``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Token):
+    """A simple command with its arguments; redirections are no part of it."""
+
+    words: tuple[Word, ...]
+    in_string: bool = False
+    """Whether these are words of a text or array that may become part of a command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directive(Token):
+    """A comment that a batch system reads: ``#SBATCH --gres=gpu:4``."""
+
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InlinePython(Token):
+    """Python behind ``python -c`` or in a here-document."""
+
+    verbatim: bool
+    """Whether the interpreter is given these very characters."""
+    forbidden: str
+    """Characters that new text must not hold, because of the quotes around."""

@@ -47,7 +47,21 @@ NOTEBOOK = Format(
     "notebook", ("*.ipynb",), "cuda2npu.formats.notebook", holds_python=True, is_json=True
 )
 
-FORMATS: tuple[Format, ...] = (PYTHON, NOTEBOOK)
+SHELL = Format(
+    "shell script",
+    ("*.sh", "*.bash", "*.zsh", "*.slurm", "*.sbatch", "*.pbs"),
+    "cuda2npu.formats.shell",
+    holds_python=True,
+    interpreter=re.compile(rb"#!.*\b(ba|z|da|k)?sh\b"),
+)
+MAKEFILE = Format(
+    "makefile",
+    ("Makefile", "makefile", "GNUmakefile", "Makefile.*", "*.mk"),
+    "cuda2npu.formats.makefile",
+    holds_python=True,
+)
+
+FORMATS: tuple[Format, ...] = (PYTHON, NOTEBOOK, SHELL, MAKEFILE)
 
 
 def format_of(path: str) -> Format | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from cuda2npu.engine import rewrite_source
+from cuda2npu.formats.embedded import splices
 from cuda2npu.formats.positions import Lines
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Edit, Finding, FixLevel, Options, Result, SourceError
@@ -14,7 +16,7 @@ from cuda2npu.releases import exists
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.source import decode
 from cuda2npu.suppress import Suppressions, comments_of_lines
-from cuda2npu.tokens import Token
+from cuda2npu.tokens import InlinePython, Token
 
 Tokenize = Callable[[str], Iterable[Token]]
 """A format's parser; raises SourceError for a text that it cannot read."""
@@ -61,10 +63,13 @@ def rewrite_document(
     edits: dict[Token, str] = {}
     findings = [
         _take(document, rule, token, outcome, edits)
-        for token in document.tokens
-        for rule, outcome in _ask(document, token)
+        for rule, token, outcome in _ask(document)
         if not suppressions.covers(_finding(document, rule, token, outcome))
     ]
+    for token in document.tokens:
+        if isinstance(token, InlinePython) and token.verbatim:
+            inner = _python(document, token, edits)
+            findings += [finding for finding in inner if not suppressions.covers(finding)]
     new = _assemble(text, edits)
     if edits:
         tuple(tokenize(new))  # a text that its own parser refuses is never written
@@ -74,12 +79,51 @@ def rewrite_document(
     return (encoding.encode(new) if result.changed else data), result
 
 
-def _ask(document: Document, token: Token) -> Iterable[tuple[Rule, Fix | Report]]:
-    for rule in selected_rules(document.options):
-        if isinstance(token, rule.on) and any(word in document.text for word in rule.words):
-            outcome = rule.function(token, document)
-            if outcome is not None:
-                yield rule, outcome
+def _ask(document: Document) -> Iterator[tuple[Rule, Token, Fix | Report]]:
+    rules = [
+        rule
+        for rule in selected_rules(document.options)
+        if rule.is_about_documents and any(word in document.text for word in rule.words)
+    ]
+    for token in document.tokens:
+        for rule in rules:
+            if isinstance(token, rule.on):
+                outcome = rule.function(token, document)
+                if outcome is not None:
+                    yield rule, token, outcome
+
+
+def findings_of(
+    text: str, tokens: Iterable[Token], options: Options, path: str, knowledge: Knowledge | None
+) -> list[Finding]:
+    """What the rules say of a text that is not to be edited."""
+    document = Document(path, text, tuple(tokens), options, knowledge or Knowledge())
+    found = [_finding(document, rule, token, outcome) for rule, token, outcome in _ask(document)]
+    return [replace(finding, fix=FixLevel.NONE) for finding in found]
+
+
+def _python(document: Document, token: InlinePython, edits: dict[Token, str]) -> list[Finding]:
+    """Rewrite Python inside a document, if the quotes around it hold the new text."""
+    try:
+        result = rewrite_source(
+            token.text, document.options, path=document.path, knowledge=document.project
+        )
+    except SourceError:
+        return []  # nobody says that it is Python 3
+    pieces = list(splices(token.text, result))
+    fits = not any(char in new for _, _, new in pieces for char in token.forbidden)
+    if fits:
+        edits.update({token.part(start, end): new for start, end, new in pieces})
+    lines = Lines(token.text)
+    findings = []
+    for finding in result.findings:
+        start = token.start + lines.offset(finding.line, finding.column)
+        end = token.start + lines.offset(finding.end_line, finding.end_column)
+        (line, column), (last, behind) = map(document.lines.position, (start, end))
+        moved = replace(finding, line=line, column=column, end_line=last, end_column=behind)
+        refused = finding.applied and not fits
+        findings.append(replace(moved, applied=False, fix=FixLevel.NONE) if refused else moved)
+    return findings
 
 
 def _finding(document: Document, rule: Rule, token: Token, outcome: Fix | Report) -> Finding:

@@ -1,0 +1,208 @@
+"""Shell scripts: what their words mean to rules, and scripts inside scripts."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import PurePath
+
+from cuda2npu.formats.document import rewrite_document
+from cuda2npu.formats.shell_lexer import HereDocument, Lexer
+from cuda2npu.knowledge import Knowledge
+from cuda2npu.model import Options, Result
+from cuda2npu.tokens import Assignment, Command, InlinePython, Token, Word
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?=)")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_SETTERS = frozenset("export declare typeset local readonly".split())
+_PASSING = frozenset("env sudo nohup exec make gmake time nice".split())
+"""Commands before whose program variables may be set."""
+_PASSED_BY = {"-e", "--env", "-x"}
+"""Options of docker and mpirun that take a variable."""
+_CONTAINERS = re.compile(r"(nvidia-)?docker|podman|mpirun|mpiexec|horovodrun|singularity|apptainer")
+_PYTHON = re.compile(r"(.*/)?(python|pypy|ipython)[\d.]*")
+_SHELL = re.compile(r"(.*/)?(ba|z|da|k)?sh")
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\\r?\n)*\"")
+_ARRAY = re.compile(r"\((.*)\)", re.S)
+
+
+def rewrite_bytes(
+    data: bytes, options: Options, *, path: str, knowledge: Knowledge | None = None
+) -> tuple[bytes, Result]:
+    """Rewrite a script's bytes. Unchanged input comes back as the same object.
+
+    Raises SourceError when the bytes do not decode or a quote is never closed.
+    """
+    return rewrite_document(data, options, path=path, tokenize=tokenize, knowledge=knowledge)
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a shell script."""
+    shell = Shell(text, text)
+    shell.read(0, len(text))
+    return shell.tokens()
+
+
+class Shell:
+    """Reads scripts in ``text``, a copy of ``source`` with characters blanked out."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text
+        self._source = source
+        self._found: list[Token] = []
+        self._lexer = Lexer(text, source, self._command, self._document)
+
+    def read(self, start: int, end: int) -> None:
+        self._lexer.read(start, end)
+
+    def tokens(self) -> list[Token]:
+        """Everything that was found, in order; what was read twice counts once."""
+        every = {*self._found, *self._lexer.tokens}
+        return sorted(every, key=lambda token: (token.start, -token.end, type(token).__name__))
+
+    # --- commands
+
+    def _command(self, words: list[Word]) -> None:
+        rest = list(words)
+        while rest and _ASSIGNMENT.match(rest[0].text):
+            self._assignment(rest.pop(0))
+        if not rest:
+            return
+        text = self._source[rest[0].start : rest[-1].end]
+        self._found.append(Command(text, rest[0].start, rest[-1].end, tuple(rest)))
+        name = rest[0].value
+        if name in _SETTERS or name == "unset":
+            self._named(rest[1:], unset=name == "unset")
+        elif name in _PASSING:
+            for word in rest[1:]:
+                if _ASSIGNMENT.match(word.text):
+                    self._assignment(word)
+        if any(_CONTAINERS.fullmatch(PurePath(word.value).name) for word in rest[:4]):
+            self._passed(rest)
+        self._programs(rest)
+
+    def _named(self, words: list[Word], *, unset: bool) -> None:
+        """The variables that ``export`` and its like speak of."""
+        for word in words:
+            if _ASSIGNMENT.match(word.text):
+                self._assignment(word)
+            elif _NAME.fullmatch(word.text):
+                place = (word.text, word.start, word.end)
+                self._found.append(Assignment(*place, word.text, None, True, unset=unset))
+
+    def _passed(self, words: list[Word]) -> None:
+        """The variables that containers and ranks are given."""
+        for option, word in itertools.pairwise(words):
+            if option.value in _PASSED_BY:
+                self._variable(word, 0)
+        for word in words:
+            if word.text.startswith("--env="):
+                self._variable(word, len("--env="))
+
+    def _variable(self, word: Word, offset: int) -> None:
+        """A variable that stands in an argument, which quotes may hold."""
+        quote = word.text[offset : offset + 1]
+        start = word.start + offset + (quote in ('"', "'"))
+        name = _NAME.match(self._source, start, word.end)
+        if name:
+            after = self._source[name.end() : word.end]
+            value = word.value.partition("=")[2] if after.startswith("=") else None
+            if offset and value is not None:
+                value = value.partition("=")[2]
+            end = word.end - (start > word.start + offset)
+            text = self._source[start:end]
+            self._found.append(Assignment(text, start, end, name[0], value, word.literal))
+
+    def _assignment(self, word: Word) -> None:
+        match = _ASSIGNMENT.match(word.text)
+        assert match is not None
+        value = word.value[match.end() :]
+        place = (word.text, word.start, word.end)
+        self._found.append(Assignment(*place, match[1], value, word.literal))
+        self.value(word.start + match.end(), word.end)
+
+    def value(self, start: int, end: int, *, bare: bool = False) -> None:
+        """What the value of a variable is if it becomes part of a command line.
+
+        A ``bare`` one, as in a makefile, needs no quotes around its words.
+        """
+        raw = self._text[start:end]
+        array = _ARRAY.fullmatch(raw)
+        if array or (_QUOTED.fullmatch(raw) and re.search(r"\s", raw)):
+            self._options(self._lexer.words(start + 1, end - 1))
+        elif bare:
+            self._options(self._lexer.words(start, end))
+
+    def _options(self, words: list[Word]) -> None:
+        """Words of a text or array, which may be a command line or options of one."""
+        while words and _ASSIGNMENT.match(words[0].text):
+            word = words.pop(0)
+            name, place = _NAME.match(word.text), (word.text, word.start, word.end)
+            assert name is not None
+            value = word.value.partition("=")[2]
+            if words:  # a command follows
+                self._found.append(Assignment(*place, name[0], value, word.literal, in_string=True))
+        if words:
+            text = self._source[words[0].start : words[-1].end]
+            place = (text, words[0].start, words[-1].end)
+            self._found.append(Command(*place, tuple(words), in_string=True))
+
+    # --- programs inside
+
+    def _programs(self, words: list[Word]) -> None:
+        """The program behind ``python -c`` or ``bash -c``, and the command of ``eval``."""
+        if words[0].value == "eval" and len(words) == 2:
+            self._inner(words[1])
+        for index, option in enumerate(words[1:-1], 1):
+            before = words[index - 1]
+            if option.value in ("-c", "-lc", "-xc") or option.value == "-ic":
+                if _SHELL.fullmatch(before.value):
+                    self._inner(words[index + 1])
+                elif _is_python(words[:index]):
+                    self._python(words[index + 1])
+
+    def _inner(self, word: Word) -> None:
+        """A script in quotes, when the inner shell is given what is written."""
+        if _QUOTED.fullmatch(self._text[word.start : word.end]):
+            self._lexer.read(word.start + 1, word.end - 1)
+
+    def _python(self, word: Word) -> None:
+        raw = self._text[word.start : word.end]
+        if raw[:1] not in ("'", '"') or raw[-1:] != raw[:1] or len(raw) < 2:
+            return
+        body = raw[1:-1]
+        single = raw[0] == "'"
+        verbatim = "'" not in body if single else not re.search(r"[\\\"$`!\x01]", body)
+        self._inline(word.start + 1, word.end - 1, verbatim, "'" if single else '\\"$`!')
+
+    def _document(self, document: HereDocument, start: int, end: int) -> None:
+        words = [word.value for word in document.words]
+        if not words:
+            return
+        body = self._text[start:end]
+        plain = document.quoted or not re.search(r"[\\$`\x01]", body)
+        if _reads_python(words) and not (document.strip and body.startswith("\t")):
+            self._inline(start, end, plain, "" if document.quoted else "\\$`")
+        elif plain and _SHELL.fullmatch(words[0]) and all(w.startswith("-") for w in words[1:]):
+            self._lexer.read(start, end)
+
+    def _inline(self, start: int, end: int, verbatim: bool, forbidden: str) -> None:
+        text = self._source[start:end]
+        self._found.append(InlinePython(text, start, end, verbatim, forbidden))
+
+
+def _is_python(words: list[Word]) -> bool:
+    """Whether the last words are an interpreter with options that take no value."""
+    rest = list(words)
+    while rest and re.fullmatch(r"-[A-Za-z]{1,2}", rest[-1].value):
+        rest.pop()
+    return bool(rest) and _PYTHON.fullmatch(rest[-1].value) is not None
+
+
+def _reads_python(words: list[str]) -> bool:
+    """Whether a command runs what it reads from its input as Python."""
+    for index, word in enumerate(words):
+        if _PYTHON.fullmatch(word):
+            rest = [other for other in words[index + 1 :] if not other.startswith("-")]
+            return "-" in words[index + 1 : index + 2] or not rest
+    return False
