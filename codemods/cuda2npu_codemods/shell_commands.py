@@ -29,6 +29,15 @@ def _base(word: Word | None) -> str:
     return word.value.rpartition("/")[2] if word is not None else ""
 
 
+def _told(command: Command) -> str:
+    """The name of the script or module that a command runs, for messages."""
+    for before, word in zip(("", *(w.value for w in command.words)), command.words, strict=False):
+        if word.value.endswith((".py", ".sh")) or before == "-m":
+            return word.text.rpartition("/")[2]
+    named = program(command)
+    return named.text.rpartition("/")[2] if named and not command.in_string else "a program"
+
+
 def _options(command: Command) -> Iterator[tuple[str, str, Word]]:
     """Option names without dashes, their values, and the words that hold the values."""
     words = command.words
@@ -76,8 +85,7 @@ _TELLERS = frozenset("echo printf log die warn error usage info".split())
     ),
 )  # fmt: skip
 def shell_device_option(token: Command, site: DocumentSite) -> Fix | None:
-    named = program(token)
-    if _base(named) in _TELLERS:
+    if _base(program(token)) in _TELLERS:
         return None
     edits, first = {}, None
     for name, value, word in _options(token):
@@ -95,9 +103,8 @@ def shell_device_option(token: Command, site: DocumentSite) -> Fix | None:
             first = first or place
     if first is None:
         return None
-    goes = f"{_base(named)} is given" if named and not token.in_string else "a program is given"
     message = (
-        f"{goes} {first.text!r}: where that becomes its device or backend, write "
+        f"{_told(token)} is given {first.text!r}: where that becomes its device or backend, write "
         f"{edits[first]!r}, once the program itself speaks to NPUs (--unsafe does it)"
     )
     return Fix(edits, message, at=first)
@@ -163,6 +170,8 @@ _PROGRAMS = {
     "nvidia-persistenced": _DRIVER,
     "nvidia-settings": _DRIVER,
 }
+_MODULES = re.compile(r"(nvidia/)?(cuda|cudnn|nccl)\b|.*-cuda-", re.I)
+"""Modules of a cluster that bring CUDA, or are built with it."""
 _LOOKERS = frozenset(["command", "which", "type", "hash"])
 
 
@@ -191,8 +200,7 @@ def shell_nvidia_program(token: Command, site: DocumentSite) -> Report | None:
         return None
     first = words[0].value
     if first in ("module", "ml"):
-        cuda = (w for w in words[1:] if re.match(r"(nvidia/)?(cuda|cudnn|nccl)\b", w.value, re.I))
-        loaded = next(cuda, None)
+        loaded = next((word for word in words[1:] if _MODULES.match(word.value)), None)
         message = "a module of CUDA: source CANN's set_env.sh, or load the cluster's CANN module"
         adds = first == "ml" or {"load", "add", "switch", "swap"} & {w.value for w in words[1:2]}
         return Report(message, at=loaded, quiet=False) if loaded and adds else None

@@ -60,6 +60,12 @@ from cuda2npu_codemods.variables import (
             "\tASCEND_RT_VISIBLE_DEVICES=$(ASCEND_RT_VISIBLE_DEVICES) python train.py\n",
             path="Makefile",
         ),
+        rewrite(
+            'cmd="CUDA_VISIBLE_DEVICES=$gpu python a.py --out \\"$out\\""\neval "$cmd"\n',
+            'cmd="ASCEND_RT_VISIBLE_DEVICES=$gpu python a.py --out \\"$out\\""\neval "$cmd"\n',
+            path="a.sh",
+        ),
+        report('tmux send-keys -t a "CUDA_VISIBLE_DEVICES=$gpu python a.py" Enter\n', path="a.sh"),
         leave("# CUDA_VISIBLE_DEVICES=0 python train.py\n", path="a.sh"),
         leave("echo 'set CUDA_VISIBLE_DEVICES=0'\n", path="a.sh"),
         leave("cat <<'EOF'\nCUDA_VISIBLE_DEVICES=0 python train.py\nEOF\n", path="a.sh"),

@@ -107,16 +107,16 @@ def _blank(text: str) -> str:
     return re.sub(r"[^\r\n]", " ", text)
 
 
-def shell_parts(cell: str, masked: Masked) -> list[tuple[int, str]]:
-    """The shell commands of a cell with their offsets."""
+def shell_parts(cell: str, masked: Masked) -> list[tuple[int, int]]:
+    """Where the shell commands of a cell begin and end."""
     if masked.shell:
         magic = _CELL_MAGIC.match(cell)
         assert magic is not None
-        return [(magic.end(), cell[magic.end() :])]
+        return [(magic.end(), len(cell))]
     if masked.reason and not masked.reason.startswith("line"):
         return []
     return [
-        (match.start("command"), match["command"])
+        match.span("command")
         for match in _SHELL_LINE.finditer(cell)
         if (match.start() == 0 or cell[match.start() - 1] == "\n")
         and masked.text[match.start() : match.end()] != match[0]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.shell import Shell
-from cuda2npu.formats.shell_lexer import OPAQUE
+from cuda2npu.formats.shell_words import OPAQUE
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options, Result, SourceError
 from cuda2npu.tokens import Assignment, Parameter, Token
@@ -103,7 +103,7 @@ class _Makefile:
         literal = "$" not in value
         self._found.append(Assignment(text, start, last, match["name"], value, literal))
         try:
-            self._shell.value(first, last, bare=True)
+            self._shell.value(match["name"], first, last, bare=True)
         except SourceError:
             return
 

@@ -11,13 +11,16 @@ from itertools import accumulate
 
 from cuda2npu.engine import rewrite_source
 from cuda2npu.formats.cells import Cell, Notebook, Splice, edited, read, spliced
+from cuda2npu.formats.document import findings_of
 from cuda2npu.formats.embedded import splices
-from cuda2npu.formats.magics import Masked, python_of
+from cuda2npu.formats.magics import Masked, python_of, shell_parts
 from cuda2npu.formats.positions import Lines
+from cuda2npu.formats.shell import Shell
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import CellPlace, Finding, Options, Result, SourceError
 from cuda2npu.packs import rule_word_pattern
 from cuda2npu.source import decode
+from cuda2npu.suppress import Suppressions, comments_of_lines
 
 _BETWEEN = "\n\n"
 """Stands between two cells, so that a line behind the first is not in the second."""
@@ -141,6 +144,7 @@ class _Work:
         main: list[tuple[Cell, str]] = []
         for cell in self.notebook.cells:
             masked = python_of(cell.text)
+            self._commands(cell, masked)
             if masked.reason:
                 self._leave(cell, masked)
             elif masked.program:
@@ -150,6 +154,24 @@ class _Work:
         if main:
             cells, texts = zip(*main, strict=True)
             yield _Program(cells, texts)
+
+    def _commands(self, cell: Cell, masked: Masked) -> None:
+        """Report what the shell commands of a cell say; they are magics, and not edited."""
+        shell = Shell(cell.text, cell.text)
+        for start, end in shell_parts(cell.text, masked):
+            try:
+                shell.read(start, end)
+            except SourceError:
+                continue  # IPython puts Python's values in
+        suppressions = Suppressions(comments_of_lines(cell.text))
+        lines = Lines(cell.text)
+        for finding in findings_of(
+            cell.text, shell.tokens(), self.options, self.path, self.knowledge
+        ):
+            if not (suppressions.skip_file or suppressions.covers(finding)):
+                start = lines.offset(finding.line, finding.column)
+                end = lines.offset(finding.end_line, finding.end_column)
+                self._add(finding, cell, start, end)
 
     def _leave(self, cell: Cell, masked: Masked) -> None:
         """Say that a cell is left as it is, if there would have been something to look at."""

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.shell_lexer import HereDocument, Lexer
 from cuda2npu.knowledge import Knowledge
-from cuda2npu.model import Options, Result
+from cuda2npu.model import Options, Result, SourceError
 from cuda2npu.tokens import Assignment, Command, InlinePython, Token, Word
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?=)")
@@ -20,9 +20,13 @@ _PASSING = frozenset("env sudo nohup exec make gmake time nice".split())
 _PASSED_BY = {"-e", "--env", "-x"}
 """Options of docker and mpirun that take a variable."""
 _CONTAINERS = re.compile(r"(nvidia-)?docker|podman|mpirun|mpiexec|horovodrun|singularity|apptainer")
-_PYTHON = re.compile(r"(.*/)?(python|pypy|ipython)[\d.]*")
+_PYTHON = re.compile(r"(.*/)?(python|pypy|ipython)[\d.]*|\"?\$[({]?\w*PYTHON\w*[)}]?\"?")
 _SHELL = re.compile(r"(.*/)?(ba|z|da|k)?sh")
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\\r?\n)*\"")
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.S)
+_SETTING_LINE = re.compile(r"[\"'][A-Z_]\w*=\S*\s+[^\s=]")
+"""A quoted text that reads ``NAME=value command``."""
+_SCRIPT_HEAD = re.compile(r"#!.*\b(ba|z|da|k)?sh\b")
+_TELLERS = frozenset("echo printf log die warn error usage info export".split())
 _ARRAY = re.compile(r"\((.*)\)", re.S)
 
 
@@ -119,19 +123,27 @@ class Shell:
         value = word.value[match.end() :]
         place = (word.text, word.start, word.end)
         self._found.append(Assignment(*place, match[1], value, word.literal))
-        self.value(word.start + match.end(), word.end)
+        self.value(match[1], word.start + match.end(), word.end)
 
-    def value(self, start: int, end: int, *, bare: bool = False) -> None:
+    def value(self, name: str, start: int, end: int, *, bare: bool = False) -> None:
         """What the value of a variable is if it becomes part of a command line.
 
         A ``bare`` one, as in a makefile, needs no quotes around its words.
         """
         raw = self._text[start:end]
-        array = _ARRAY.fullmatch(raw)
-        if array or (_QUOTED.fullmatch(raw) and re.search(r"\s", raw)):
-            self._options(self._lexer.words(start + 1, end - 1))
-        elif bare:
+        quoted = _QUOTED.fullmatch(raw) and re.search(r"\s", raw)
+        run = rf"\b(eval|sh\s+-c)\s+[\"']?\$\{{?{name}\b"
+        if quoted and name and re.search(run, self._text):
+            self._script(start + 1, end - 1)
+            return
+        if quoted or _ARRAY.fullmatch(raw):
+            start, end = start + 1, end - 1
+        elif not bare:
+            return
+        try:
             self._options(self._lexer.words(start, end))
+        except SourceError:
+            return  # prose, with an apostrophe in it
 
     def _options(self, words: list[Word]) -> None:
         """Words of a text or array, which may be a command line or options of one."""
@@ -153,6 +165,10 @@ class Shell:
         """The program behind ``python -c`` or ``bash -c``, and the command of ``eval``."""
         if words[0].value == "eval" and len(words) == 2:
             self._inner(words[1])
+        elif words[0].value not in _TELLERS:
+            for word in words[1:]:
+                if _SETTING_LINE.match(word.text) and _QUOTED.fullmatch(word.text):
+                    self.value("", word.start, word.end)
         for index, option in enumerate(words[1:-1], 1):
             before = words[index - 1]
             if option.value in ("-c", "-lc", "-xc") or option.value == "-ic":
@@ -164,7 +180,13 @@ class Shell:
     def _inner(self, word: Word) -> None:
         """A script in quotes, when the inner shell is given what is written."""
         if _QUOTED.fullmatch(self._text[word.start : word.end]):
-            self._lexer.read(word.start + 1, word.end - 1)
+            self._script(word.start + 1, word.end - 1)
+
+    def _script(self, start: int, end: int) -> None:
+        try:
+            self._lexer.read(start, end)
+        except SourceError:
+            return  # what the shell around puts in may close it
 
     def _python(self, word: Word) -> None:
         raw = self._text[word.start : word.end]
@@ -172,19 +194,19 @@ class Shell:
             return
         body = raw[1:-1]
         single = raw[0] == "'"
-        verbatim = "'" not in body if single else not re.search(r"[\\\"$`!\x01]", body)
-        self._inline(word.start + 1, word.end - 1, verbatim, "'" if single else '\\"$`!')
+        verbatim = not re.search(r"['\x01]" if single else r"[\\\"$`!\x01]", body)
+        self._inline(word.start + 1, word.end - 1, verbatim, "'$" if single else '\\"$`!')
 
     def _document(self, document: HereDocument, start: int, end: int) -> None:
-        words = [word.value for word in document.words]
+        words = [word.text for word in document.words]
         if not words:
             return
         body = self._text[start:end]
         plain = document.quoted or not re.search(r"[\\$`\x01]", body)
         if _reads_python(words) and not (document.strip and body.startswith("\t")):
             self._inline(start, end, plain, "" if document.quoted else "\\$`")
-        elif plain and _SHELL.fullmatch(words[0]) and all(w.startswith("-") for w in words[1:]):
-            self._lexer.read(start, end)
+        elif (document.quoted or "\\$" not in body) and _reads_script(words, body):
+            self._script(start, end)
 
     def _inline(self, start: int, end: int, verbatim: bool, forbidden: str) -> None:
         text = self._source[start:end]
@@ -196,7 +218,14 @@ def _is_python(words: list[Word]) -> bool:
     rest = list(words)
     while rest and re.fullmatch(r"-[A-Za-z]{1,2}", rest[-1].value):
         rest.pop()
-    return bool(rest) and _PYTHON.fullmatch(rest[-1].value) is not None
+    return bool(rest) and _PYTHON.fullmatch(rest[-1].text) is not None
+
+
+def _reads_script(words: list[str], body: str) -> bool:
+    """Whether what a command reads is a shell script, run or written down."""
+    options = all(word.startswith("-") for word in words[1:])
+    runs = words[0] == "sbatch" or _SHELL.fullmatch(words[0])
+    return bool((runs and options) or _SCRIPT_HEAD.match(body))
 
 
 def _reads_python(words: list[str]) -> bool:

@@ -7,24 +7,21 @@ tell commands apart, and no more: what it cannot tell is a word of some command.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from cuda2npu.formats.shell_words import OPAQUE, directive_of, word_of
 from cuda2npu.model import SourceError
-from cuda2npu.tokens import Directive, Parameter, Token, Word
-
-OPAQUE = "\x01"
-"""Stands for a character that something else expands before the shell sees it."""
+from cuda2npu.tokens import Parameter, Token, Word
 
 _PLAIN = re.compile(r"[^ \t\r\f\v\n;&|()<>\\'\"$`\x01]+")
-_LITERAL = re.compile(r"(?:[^$`\x01'\"\\]|'[^']*'|\\.|\"(?:[^$`\x01\"\\]|\\.)*\")*", re.S)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BRACED = re.compile(r"[#!]?([A-Za-z_]\w*)")
 _ARRAY = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
 _REDIRECTION = re.compile(r"<<<|<<-?|[<>]&|>>|>\||<>|[<>]|&>>?")
 _OPERATOR = re.compile(r";;&|;;|;&|&&|\|\||\|&|[;&|]")
 _BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
-_DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB|COBALT|\$)[ \t]")
 _EXTENDED_GLOB = "?*+@!"
 
 
@@ -79,27 +76,33 @@ class Lexer:
 
     def read(self, start: int, end: int) -> None:
         """Read commands. Raises SourceError for a quote or bracket that is never closed."""
-        outer, self._end = self._end, end
-        self._list(start, "")
-        self._end = outer
+        with self._up_to(end):
+            self._list(start, "")
 
     def words(self, start: int, end: int) -> list[Word]:
         """Read words alone, as of an array or a list of options."""
-        outer, self._end = self._end, end
         found, position = [], start
-        while position < end:
-            blank = _BLANK.match(self.text, position, end)
-            if blank or self.text[position] in "\n":
-                position = blank.end() if blank else position + 1
-            elif self.text[position] == "#":
-                position = self._line_end(position)
-            else:
-                after = self._word(position)
-                if after > position:
-                    found.append(self._made(position, after))
-                position = max(after, position + 1)
-        self._end = outer
+        with self._up_to(end):
+            while position < end:
+                blank = _BLANK.match(self.text, position, end)
+                if blank:
+                    position = blank.end()
+                elif self.text[position] == "#":
+                    position = self._line_end(position)
+                else:
+                    after = self._word(position)
+                    if after > position:
+                        found.append(word_of(self.text, self.source, position, after))
+                    position = max(after, position + 1)
         return found
+
+    @contextmanager
+    def _up_to(self, end: int) -> Iterator[None]:
+        outer, self._end = self._end, end
+        try:
+            yield
+        finally:
+            self._end = outer
 
     # --- commands
 
@@ -155,7 +158,7 @@ class Lexer:
         if char == "(":
             return self._bracket(position, state)
         after = max(self._word(position), position + 1)
-        self._append(self._made(position, after), state)
+        self._append(word_of(self.text, self.source, position, after), state)
         return after
 
     def _append(self, word: Word, state: _List) -> None:
@@ -188,16 +191,10 @@ class Lexer:
 
     def _comment(self, position: int) -> int:
         end = self._line_end(position)
-        directive = _DIRECTIVE.match(self.text, position)
-        if directive and (position == 0 or self.text[position - 1] == "\n"):
-            comment = re.compile(r"\s#").search(self.text, directive.end(), end)
-            stop = comment.start() if comment else end
-            words = [
-                Word(match[0], match.start(), match.end(), match[0].replace('"', ""), True)
-                for match in re.compile(r"\S+").finditer(self.source, directive.end(), stop)
-            ]
-            text = self.source[position:stop]
-            self.tokens.append(Directive(text, position, stop, tuple(words)))
+        if position == 0 or self.text[position - 1] == "\n":
+            directive = directive_of(self.source[position:end], position)
+            if directive:
+                self.tokens.append(directive)
         return end
 
     def _line_end(self, position: int) -> int:
@@ -240,13 +237,6 @@ class Lexer:
         return position
 
     # --- words
-
-    def _made(self, start: int, end: int) -> Word:
-        raw = self.text[start:end]
-        literal = _LITERAL.fullmatch(raw) is not None
-        value = re.sub(r"\\\r?\n", "", raw)
-        value = re.sub(r"'([^']*)'|\"|\\(?=[^\n])", lambda match: match[1] or "", value)
-        return Word(self.source[start:end], start, end, value, literal)
 
     def _word(self, position: int) -> int:
         """The offset behind the word that begins here."""

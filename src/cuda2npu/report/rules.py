@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from rich.console import Console
 from rich.markup import escape
@@ -52,19 +53,22 @@ def _print_example(out: Console, example: Example) -> None:
     release = f" (torch_npu {example.release})" if example.release else ""
     for name, text in example.beside:
         out.print(f"\n[bold]beside it, {escape(name)}[/bold]")
-        _print_code(out, text)
+        _print_code(out, text, name)
+    if PurePath(example.path).suffix != ".py":
+        release += f" ({example.path})"
     if example.kind == "rewrite":
         out.print(f"\n[bold]before[/bold]{release}")
-        _print_code(out, example.before)
+        _print_code(out, example.before, example.path)
         out.print("[bold]after[/bold]")
-        _print_code(out, example.after)
+        _print_code(out, example.after, example.path)
     else:
         title = "reported, not changed" if example.kind == "report" else "left alone"
         out.print(f"\n[bold]{title}[/bold]{release}")
-        _print_code(out, example.before)
+        _print_code(out, example.before, example.path)
 
 
-def _print_code(out: Console, source: str) -> None:
-    text = Syntax("", "python", theme="ansi_dark").highlight(source.strip("\n"))
+def _print_code(out: Console, source: str, path: str) -> None:
+    language = Syntax.guess_lexer(path, source)
+    text = Syntax("", language, theme="ansi_dark").highlight(source.strip("\n"))
     for line in text.split("\n"):
         out.print(Text("    ") + line if line else "", soft_wrap=True)
