@@ -48,7 +48,7 @@ class _Makefile:
     def __init__(self, text: str) -> None:
         self._text = text
         self._found: list[Token] = []
-        self._shell = Shell(self._masked(), text)
+        self._shell = Shell(self._masked(0, len(text)), text)
         in_rule = False
         for start, end in self._lines():
             line = text[start:end]
@@ -109,15 +109,14 @@ class _Makefile:
 
     # --- what make expands
 
-    def _masked(self) -> str:
-        """The text with make's references blanked out; the references are noted."""
+    def _masked(self, position: int, limit: int) -> str:
+        """A piece of the text with make's references blanked out; the references are noted."""
         pieces: list[str] = []
-        position = 0
         text = self._text
         while True:
-            dollar = text.find("$", position)
-            if dollar < 0 or dollar + 1 >= len(text):
-                return "".join((*pieces, text[position:]))
+            dollar = text.find("$", position, limit)
+            if dollar < 0 or dollar + 1 >= limit:
+                return "".join((*pieces, text[position:limit]))
             pieces.append(text[position:dollar])
             after = text[dollar + 1]
             if after == "$":
@@ -151,7 +150,8 @@ class _Makefile:
 
     def _command(self, start: int, end: int) -> None:
         """The command of ``$(shell …)``."""
-        shell = Shell(self._text.replace("$", OPAQUE), self._text)
+        masked = self._text[:start] + self._masked(start, end) + self._text[end:]
+        shell = Shell(masked, self._text)
         try:
             shell.read(start, end)
         except SourceError:

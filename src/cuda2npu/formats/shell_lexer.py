@@ -170,7 +170,9 @@ class Lexer:
         elif first == "esac" and state.cases:
             state.words.clear()
             state.cases.pop()
-        elif len(state.words) == 1 and first in _RESERVED:
+        elif (len(state.words) == 1 and first in _RESERVED) or (
+            first == "function" and len(state.words) == 2
+        ):
             state.words.clear()
 
     def _bracket(self, position: int, state: _List) -> int:
@@ -321,7 +323,7 @@ class Lexer:
                     return end
             return self._list(position + 2, ")")
         if after == "{":
-            return self._braces(position + 2)
+            return self._braces(position + 2, quoted)
         if after == "'" and not quoted:
             return self._ansi(position + 2)
         if after == '"' and not quoted:
@@ -336,7 +338,7 @@ class Lexer:
         name = self.source[start:end]
         self.tokens.append(Parameter(name, start, end, name))
 
-    def _braces(self, position: int) -> int:
+    def _braces(self, position: int, quoted: bool) -> int:
         opened = position - 1
         name = _BRACED.match(self.text, position, self._end)
         if name:
@@ -349,9 +351,11 @@ class Lexer:
             if char == "\\":
                 position += 2
             elif char == "$":
-                position = self._dollar(position)
+                position = self._dollar(position, quoted=quoted)
             elif char == '"':
                 position = self._expanded(position + 1, self._end, '"')
+            elif char == "'" and not quoted:
+                position = self._single(position + 1)
             elif char == "`":
                 position = self._list(position + 1, "`")
             else:
@@ -391,5 +395,5 @@ class Lexer:
         )
 
 
-_RESERVED = frozenset("if then else elif fi do done while until { } ! time function".split())
+_RESERVED = frozenset("if then else elif fi do done while until { } ! time".split())
 """Words before a command. ``for``, ``case`` and ``[[`` pass as commands of that name."""
