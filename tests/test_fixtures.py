@@ -1,40 +1,57 @@
-"""Scripts in the shape of real ones: what is written, what is reported, what is left."""
+"""Files in the shape of real ones: what is written, what is reported, what is left."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from cuda2npu.engine import rewrite_source
+from cuda2npu import formats
 from cuda2npu.model import Options, Result
 
-SCRIPTS = Path(__file__).parent.parent / "fixtures" / "scripts"
-NAMES = sorted(folder.name for folder in SCRIPTS.iterdir())
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+SCRIPTS = sorted((FIXTURES / "scripts").iterdir())
+DOCUMENTS = sorted((FIXTURES / "documents").iterdir())
+FOLDERS = pytest.mark.parametrize("folder", [*SCRIPTS, *DOCUMENTS], ids=lambda folder: folder.name)
 
 
-def _rewrite(name: str) -> Result:
-    return rewrite_source((SCRIPTS / name / "before.py").read_text(encoding="utf-8"), Options())
+def _read(folder: Path, stem: str) -> tuple[str, str]:
+    """The text of the folder's ``before`` or ``after``, and its name."""
+    (path,) = folder.glob(f"{stem}.*")
+    return path.read_text(encoding="utf-8"), path.name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_rewritten_as_an_expert_would(name: str) -> None:
-    after = (SCRIPTS / name / "after.py").read_text(encoding="utf-8")
-    assert _rewrite(name).text.splitlines() == after.splitlines()
+def _rewrite(folder: Path) -> Result:
+    text, name = _read(folder, "before")
+    return formats.rewrite_bytes(text.encode(), Options(), path=name)[1]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_second_run_changes_nothing(name: str) -> None:
-    assert not rewrite_source(_rewrite(name).text, Options()).changed
+@FOLDERS
+def test_rewritten_as_an_expert_would(folder: Path) -> None:
+    result = _rewrite(folder)
+    assert result.text.splitlines() == _read(folder, "after")[0].splitlines()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_findings_that_remain(name: str) -> None:
+@FOLDERS
+def test_a_second_run_changes_nothing(folder: Path) -> None:
+    text, name = _read(folder, "after")
+    assert not formats.rewrite_bytes(text.encode(), Options(), path=name)[1].changed
+
+
+@FOLDERS
+def test_findings_that_remain(folder: Path) -> None:
     """Each line that must be reported is, and no other line, judgement calls aside."""
-    rows = (SCRIPTS / name / "findings.txt").read_text(encoding="utf-8").splitlines()
+    rows = (folder / "findings.txt").read_text(encoding="utf-8").splitlines()
     expected = {int(row.split("\t")[0]) for row in rows if row and "\tjudgement:" not in row}
     judgement = {int(row.split("\t")[0]) for row in rows if "\tjudgement:" in row}
-    found = {line for f in _rewrite(name).remaining for line in range(f.line, f.end_line + 1)}
-    starts = {finding.line for finding in _rewrite(name).remaining}
+    remaining = _rewrite(folder).remaining
+    found = {line for f in remaining for line in range(f.line, f.end_line + 1)}
+    starts = {finding.line for finding in remaining}
     assert expected <= found, "not reported"
     assert starts <= expected | judgement, "reported without need"
+
+
+@pytest.mark.parametrize("name", ["launch_script/after.sh", "slurm_job/after.slurm"])
+def test_the_scripts_are_sound(name: str) -> None:
+    subprocess.run(["bash", "-n", str(FIXTURES / "documents" / name)], check=True, timeout=60)

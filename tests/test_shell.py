@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -245,3 +248,79 @@ def test_unsafe_edits_follow() -> None:
     assert rewrite(text, unsafe=True).text == (
         'a --device "npu:$1"\nx="ASCEND_RT_VISIBLE_DEVICES=0 python b.py"\n'
     )
+
+
+class TestCommandLine:
+    """A folder with one file of each kind, in real processes."""
+
+    @pytest.fixture
+    def project(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "project"
+        (folder / "jobs").mkdir(parents=True)
+        (folder / "a.py").write_text("import torch\nx.cuda()\n")
+        (folder / "train.sh").write_text(
+            "#!/bin/sh\nCUDA_VISIBLE_DEVICES=0 python a.py\nnvidia-smi\n"
+        )
+        (folder / "train.sh").chmod(0o755)
+        (folder / "jobs" / "job.slurm").write_text("#SBATCH --gres=gpu:1\nexport NCCL_DEBUG=INFO\n")
+        (folder / "Makefile").write_text("a:\n\tCUDA_VISIBLE_DEVICES=0 python a.py\n")
+        (folder / "README.md").write_text("CUDA_VISIBLE_DEVICES=0 sh train.sh\n")
+        cell = {
+            "cell_type": "code",
+            "source": "import torch\nx.cuda()",
+            "metadata": {},
+            "outputs": [],
+        }
+        notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+        (folder / "nb.ipynb").write_text(json.dumps(notebook))
+        return folder
+
+    def run(self, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cuda2npu", *arguments]
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+        assert "Traceback" not in done.stderr
+        return done
+
+    def test_check(self, project: Path) -> None:
+        done = self.run("check", "project", "--format", "json", cwd=project.parent)
+        assert done.returncode == 1
+        found = {(item["path"], item["code"]) for item in json.loads(done.stdout)["findings"]}
+        assert found == {
+            ("project/Makefile", "NPU820"),
+            ("project/a.py", "NPU101"),
+            ("project/jobs/job.slurm", "NPU822"),
+            ("project/jobs/job.slurm", "NPU827"),
+            ("project/nb.ipynb", "NPU101"),
+            ("project/train.sh", "NPU820"),
+            ("project/train.sh", "NPU826"),
+        }
+
+    def test_diff_is_a_patch_that_applies(self, project: Path) -> None:
+        patch = self.run("rewrite", ".", "--diff", cwd=project).stdout
+        assert patch.count("\n+++ b/") == 4
+        subprocess.run(["git", "apply", "-"], cwd=project, input=patch, text=True, check=True)
+        assert self.run("rewrite", ".", "--diff", cwd=project).stdout == ""
+
+    def test_output_converts_and_copies(self, project: Path) -> None:
+        done = self.run("rewrite", "project", "--output", "new", cwd=project.parent)
+        assert done.returncode == 0
+        new = project.parent / "new"
+        assert (
+            (new / "train.sh").read_text().splitlines()[1].startswith("ASCEND_RT_VISIBLE_DEVICES=0")
+        )
+        assert (new / "train.sh").stat().st_mode & 0o777 == 0o755
+        assert "torch_npu" in (new / "nb.ipynb").read_text()
+        assert (new / "README.md").read_text() == (project / "README.md").read_text()
+        assert "new/train.sh:3:1: NPU826" in done.stdout
+
+    def test_a_named_script_goes_by_its_first_line(self, tmp_path: Path) -> None:
+        (tmp_path / "run").write_text("#!/usr/bin/env bash\nexport CUDA_VISIBLE_DEVICES=0\n")
+        assert self.run("rewrite", "run", cwd=tmp_path).returncode == 0
+        assert "ASCEND" in (tmp_path / "run").read_text()
+
+    def test_a_broken_script_is_named_and_the_others_are_done(self, project: Path) -> None:
+        (project / "b.sh").write_text("echo 'CUDA_VISIBLE_DEVICES\n")
+        done = self.run("rewrite", ".", cwd=project)
+        assert done.returncode == 2
+        assert "error: b.sh: line 1: what opens here is never closed by '." in done.stderr
+        assert "npu()" in (project / "a.py").read_text()

@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterator
 
 from cuda2npu.rule import Fix, FixLevel, Report, leave, report, rewrite, rule
-from cuda2npu.tokens import Command, Directive, DocumentSite, InlinePython, Word
+from cuda2npu.tokens import (
+    Assignment,
+    Command,
+    Directive,
+    DocumentSite,
+    InlinePython,
+    Token,
+    Word,
+)
 
 _WRAPPERS = frozenset(
     "sudo env nohup exec nice ionice stdbuf timeout xargs srun mpirun mpiexec watch command".split()
@@ -50,7 +58,7 @@ def _options(command: Command) -> Iterator[tuple[str, str, Word]]:
 
 
 _OPTION = re.compile(r"(--?)?([\w.-]*[-_.])?(?P<kind>backend|device|device[-_]type)")
-_VALUE = re.compile(r"(?<![\w.-])(nccl|cuda(?=(:[^=\s]*)?$))(?![\w-])")
+_VALUE = re.compile(r"(?<![\w.-])(nccl|cuda)(?![\w-])")
 _NEW = {"nccl": "hccl", "cuda": "npu"}
 _TELLERS = frozenset("echo printf log die warn error usage info".split())
 
@@ -58,7 +66,7 @@ _TELLERS = frozenset("echo printf log die warn error usage info".split())
 @rule(
     "NPU824",
     "shell-device-option",
-    on=Command,
+    on=(Command, Assignment),
     words=("nccl", "cuda"),
     fix=FixLevel.UNSAFE,
     why="a command line passes CUDA's device or backend to a program; whether the program takes "
@@ -78,36 +86,62 @@ _TELLERS = frozenset("echo printf log die warn error usage info".split())
         rewrite("train:\n\tpython a.py device=cuda\n", "train:\n\tpython a.py device=npu\n",
                 path="Makefile"),
         rewrite('a --device "cuda:$RANK"', 'a --device "npu:$RANK"', path="a.sh"),
+        rewrite("a --device='cuda' b", "a --device='npu' b", path="a.sh"),
+        rewrite("D=${1:-cuda}\npython a.py --device $D\n", "D=${1:-npu}\npython a.py --device $D\n",
+                path="a.sh"),
+        rewrite("DEVICE ?= cuda\nt:\n\tpython a.py --device=$(DEVICE)\n",
+                "DEVICE ?= npu\nt:\n\tpython a.py --device=$(DEVICE)\n", path="Makefile"),
+        leave("D=cuda\nmkdir out/$D\n", path="a.sh"),
         leave("python train.py --cuda --gpu 0 --name cuda --data nccl\n", path="a.sh"),
         leave("echo 'use --device cuda'\n", path="a.sh"),
         leave("python train.py --device cpu --backend gloo\n", path="a.sh"),
         leave("python train.py  # --device cuda\n", path="a.sh"),
     ),
 )  # fmt: skip
-def shell_device_option(token: Command, site: DocumentSite) -> Fix | None:
+def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix | None:
+    if isinstance(token, Assignment):
+        return _variable_of_option(token, site)
     if _base(program(token)) in _TELLERS:
         return None
-    edits, first = {}, None
+    edits: dict[Token, str] = {}
     for name, value, word in _options(token):
         option = _OPTION.fullmatch(name)
         wanted = "nccl" if option and option["kind"] == "backend" else "cuda"
-        if not option or not re.match(r"nccl$|cuda(:|$)|cpu:gloo,cuda:nccl$", value):
-            continue
-        if wanted not in value:
-            continue
-        tail = word.text.rpartition("=")[2]
-        offset = len(word.text) - len(tail)
-        for match in _VALUE.finditer(tail):
-            place = word.part(offset + match.start(), offset + match.end())
-            edits[place] = _NEW[match[0]]
-            first = first or place
-    if first is None:
-        return None
+        if option and wanted in value and re.match(r"nccl$|cuda(:|$)|cpu:gloo,cuda:nccl$", value):
+            tail = word.text.rpartition("=")[2]
+            edits |= _renamed(word, len(word.text) - len(tail))
+    return _to_npu(edits, _told(token)) if edits else None
+
+
+def _renamed(token: Token, offset: int) -> dict[Token, str]:
+    """The edits that put the NPU's names into a value, which begins at ``offset``."""
+    return {
+        token.part(match.start(), match.end()): _NEW[match[1]]
+        for match in _VALUE.finditer(token.text, offset)
+    }
+
+
+def _to_npu(edits: dict[Token, str], told: str) -> Fix:
+    first = next(iter(edits))
     message = (
-        f"{_told(token)} is given {first.text!r}: where that becomes its device or backend, write "
+        f"{told} is given {first.text!r}: where that becomes its device or backend, write "
         f"{edits[first]!r}, once the program itself speaks to NPUs (--unsafe does it)"
     )
     return Fix(edits, message, at=first)
+
+
+def _variable_of_option(token: Assignment, site: DocumentSite) -> Fix | None:
+    """``DEVICE=cuda``, or ``DEVICE=${1:-cuda}``, where an option is given ``$DEVICE``."""
+    value = (token.value or "").strip("\"'")
+    default = re.fullmatch(r"(\$\{\w+:[-=])?(cuda|nccl)(:\d+)?\}?", value)
+    if default is None:
+        return None
+    kind = "backend" if default[2] == "nccl" else "device([-_]type)?"
+    given = rf"[-_.\w]*{kind}[ =]+[\"']?\$[({{]?{token.name}\b"
+    if not re.search(given, site.text):
+        return None
+    start = token.text.rindex(default[2])
+    return _to_npu({token.part(start, start + len(default[2])): _NEW[default[2]]}, "an option")
 
 
 @rule(
