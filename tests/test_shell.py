@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cuda2npu import formats
 from cuda2npu.formats import makefile, shell
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options, Result, SourceError
 from cuda2npu.tokens import Command, Directive, InlinePython, Parameter, Token
 
@@ -248,6 +249,19 @@ def test_unsafe_edits_follow() -> None:
     assert rewrite(text, unsafe=True).text == (
         'a --device "npu:$1"\nx="ASCEND_RT_VISIBLE_DEVICES=0 python b.py"\n'
     )
+
+
+def test_options_that_the_project_is_known_to_take_are_safe() -> None:
+    sinks = {"dist_backend": frozenset({"backend"}), "device": frozenset({"device", "foreign"})}
+    for text, after in (
+        ("a --dist-backend nccl", "a --dist-backend hccl"),
+        ("a --dist-backend=nccl --device cuda", None),
+        ("a --device cuda", None),
+    ):
+        data = text.encode()
+        new = formats.rewrite_bytes(data, Options(), path="a.sh", knowledge=Knowledge(sinks=sinks))
+        assert new[0].decode() == (after or text)
+        assert new[1].findings[0].fix.value == ("safe" if after else "unsafe")
 
 
 class TestCommandLine:

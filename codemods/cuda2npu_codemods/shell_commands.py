@@ -104,13 +104,16 @@ def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix 
     if _base(program(token)) in _TELLERS:
         return None
     edits: dict[Token, str] = {}
+    proven = True
     for name, value, word in _options(token):
         option = _OPTION.fullmatch(name)
-        wanted = "nccl" if option and option["kind"] == "backend" else "cuda"
+        is_backend = option is not None and option["kind"] == "backend"
+        wanted, kind = ("nccl", "backend") if is_backend else ("cuda", "device")
         if option and wanted in value and re.match(r"nccl$|cuda(:|$)|cpu:gloo,cuda:nccl$", value):
             tail = word.text.rpartition("=")[2]
             edits |= _renamed(word, len(word.text) - len(tail))
-    return _to_npu(edits, _told(token)) if edits else None
+            proven &= site.project.feeds(name.lstrip("-")) == {kind}
+    return _to_npu(edits, _told(token), proven) if edits else None
 
 
 def _renamed(token: Token, offset: int) -> dict[Token, str]:
@@ -121,8 +124,14 @@ def _renamed(token: Token, offset: int) -> dict[Token, str]:
     }
 
 
-def _to_npu(edits: dict[Token, str], told: str) -> Fix:
+def _to_npu(edits: dict[Token, str], told: str, proven: bool = False) -> Fix:
+    """The fix; ``proven`` says that the project's code takes the value for what it is."""
     first = next(iter(edits))
+    if proven:
+        message = (
+            f"{told} is given {first.text!r}, which reaches torch: on an NPU it is {edits[first]!r}"
+        )
+        return Fix(edits, message, level=FixLevel.SAFE, at=first)
     message = (
         f"{told} is given {first.text!r}: where that becomes its device or backend, write "
         f"{edits[first]!r}, once the program itself speaks to NPUs (--unsafe does it)"
