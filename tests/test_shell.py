@@ -241,6 +241,7 @@ def test_windows_line_ends_stay() -> None:
 
 def test_comments_keep_rules_away() -> None:
     assert not rewrite("nvidia-smi  # cuda2npu: ignore[NPU826]\n").findings
+    assert not rewrite("python -c 'x.cuda()'  # cuda2npu: ignore[NPU101]\n").changed
     assert not rewrite("# cuda2npu: skip-file\nCUDA_VISIBLE_DEVICES=0 a\n").changed
 
 

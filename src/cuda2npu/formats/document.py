@@ -68,8 +68,7 @@ def rewrite_document(
     ]
     for token in document.tokens:
         if isinstance(token, InlinePython) and token.verbatim:
-            inner = _python(document, token, edits)
-            findings += [finding for finding in inner if not suppressions.covers(finding)]
+            findings += _python(document, token, suppressions, edits)
     new = _assemble(text, edits)
     if edits:
         tuple(tokenize(new))  # a text that its own parser refuses is never written
@@ -102,7 +101,9 @@ def findings_of(
     return [replace(finding, fix=FixLevel.NONE) for finding in found]
 
 
-def _python(document: Document, token: InlinePython, edits: dict[Token, str]) -> list[Finding]:
+def _python(
+    document: Document, token: InlinePython, suppressions: Suppressions, edits: dict[Token, str]
+) -> list[Finding]:
     """Rewrite Python inside a document, if the quotes around it hold the new text."""
     try:
         result = rewrite_source(
@@ -110,20 +111,23 @@ def _python(document: Document, token: InlinePython, edits: dict[Token, str]) ->
         )
     except SourceError:
         return []  # nobody says that it is Python 3
+    findings = [_moved(document, token, finding) for finding in result.findings]
+    kept = [finding for finding in findings if not suppressions.covers(finding)]
     pieces = list(splices(token.text, result))
     fits = not any(char in new for _, _, new in pieces for char in token.forbidden)
-    if fits:
+    if fits and kept == findings:
         edits.update({token.part(start, end): new for start, end, new in pieces})
+        return findings
+    return [replace(f, applied=False, fix=FixLevel.NONE) if f.applied else f for f in kept]
+
+
+def _moved(document: Document, token: InlinePython, finding: Finding) -> Finding:
+    """A finding of Python code with its place in the document around."""
     lines = Lines(token.text)
-    findings = []
-    for finding in result.findings:
-        start = token.start + lines.offset(finding.line, finding.column)
-        end = token.start + lines.offset(finding.end_line, finding.end_column)
-        (line, column), (last, behind) = map(document.lines.position, (start, end))
-        moved = replace(finding, line=line, column=column, end_line=last, end_column=behind)
-        refused = finding.applied and not fits
-        findings.append(replace(moved, applied=False, fix=FixLevel.NONE) if refused else moved)
-    return findings
+    start = token.start + lines.offset(finding.line, finding.column)
+    end = token.start + lines.offset(finding.end_line, finding.end_column)
+    (line, column), (last, behind) = map(document.lines.position, (start, end))
+    return replace(finding, line=line, column=column, end_line=last, end_column=behind)
 
 
 def _finding(document: Document, rule: Rule, token: Token, outcome: Fix | Report) -> Finding:
