@@ -89,7 +89,7 @@ def shell_cuda_variable(token: Assignment | Parameter, site: DocumentSite) -> Fi
             "run with --unsafe"
         )
         return Fix(edits, message, level=FixLevel.UNSAFE)
-    if re.search(rf"\b{new}\b", site.text):
+    if new in site.text and re.search(rf"\b{new}\b", site.text):
         return None  # a script that chooses between GPUs and NPUs
     return Fix(edits, replaced(token.name, new))
 

@@ -136,7 +136,12 @@ def _code_cell(text: str, number: int, value: Value) -> Cell | None:
 def edited(notebook: Notebook, changes: dict[Cell, list[Splice]]) -> str:
     """The notebook's text with edits of cells; everything else is the same characters."""
     text = notebook.text
-    splices = [s for cell, edits in changes.items() for s in _in_json(text, cell, edits)]
+    ascii_only = text.isascii() and "\\u" in text
+    splices = [
+        splice
+        for cell, edits in changes.items()
+        for splice in _in_json(text, cell, edits, ascii_only=ascii_only)
+    ]
     return spliced(text, splices)
 
 
@@ -149,10 +154,10 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
     return "".join((*pieces, text[position:]))
 
 
-def _in_json(text: str, cell: Cell, edits: list[Splice]) -> Iterator[Splice]:
+def _in_json(text: str, cell: Cell, edits: list[Splice], *, ascii_only: bool) -> Iterator[Splice]:
     """The edits of a cell as edits of the JSON text: whole strings, as few as can be."""
     bodies = {
-        index: _body(text, cell, index, own)
+        index: _body(text, cell.strings[index], own, ascii_only=ascii_only)
         for index, own in enumerate(_by_string(cell, edits))
         if own
     }
@@ -189,11 +194,9 @@ def _by_string(cell: Cell, edits: list[Splice]) -> list[list[Splice]]:
     return own
 
 
-def _body(text: str, cell: Cell, index: int, edits: list[Splice]) -> str:
+def _body(text: str, string: Value, edits: list[Splice], *, ascii_only: bool) -> str:
     """What stands between the quotes of a string once it is edited."""
-    string = cell.strings[index]
     places = offsets(text, string)
-    ascii_only = text.isascii() and "\\u" in text
     splices = [
         Splice(
             places[start] - string.start - 1,

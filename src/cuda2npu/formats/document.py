@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cuda2npu.engine import rewrite_source
+from cuda2npu.formats.edits import Edits
 from cuda2npu.formats.embedded import splices
 from cuda2npu.formats.positions import Lines
 from cuda2npu.knowledge import Knowledge
@@ -60,7 +61,7 @@ def rewrite_document(
     if suppressions.skip_file:
         return data, Result(path, text, changed=False)
     document = Document(path, text, tuple(tokenize(text)), options, knowledge or Knowledge())
-    edits: dict[Token, str] = {}
+    edits = Edits()
     findings = [
         _take(document, rule, token, outcome, edits)
         for rule, token, outcome in _ask(document)
@@ -69,7 +70,7 @@ def rewrite_document(
     for token in document.tokens:
         if isinstance(token, InlinePython) and token.verbatim:
             findings += _python(document, token, suppressions, edits)
-    new = _assemble(text, edits)
+    new = edits.applied(text)
     if edits:
         tuple(tokenize(new))  # a text that its own parser refuses is never written
     made = sorted(document.edit(token, text) for token, text in edits.items())
@@ -102,7 +103,7 @@ def findings_of(
 
 
 def _python(
-    document: Document, token: InlinePython, suppressions: Suppressions, edits: dict[Token, str]
+    document: Document, token: InlinePython, suppressions: Suppressions, edits: Edits
 ) -> list[Finding]:
     """Rewrite Python inside a document, if the quotes around it hold the new text."""
     try:
@@ -116,7 +117,8 @@ def _python(
     pieces = list(splices(token.text, result))
     fits = not any(char in new for _, _, new in pieces for char in token.forbidden)
     if fits and kept == findings:
-        edits.update({token.part(start, end): new for start, end, new in pieces})
+        for start, end, new in pieces:
+            edits.add(token.part(start, end), new)
         return findings
     return [replace(f, applied=False, fix=FixLevel.NONE) if f.applied else f for f in kept]
 
@@ -143,30 +145,16 @@ def _finding(document: Document, rule: Rule, token: Token, outcome: Fix | Report
 
 
 def _take(
-    document: Document, rule: Rule, token: Token, outcome: Fix | Report, edits: dict[Token, str]
+    document: Document, rule: Rule, token: Token, outcome: Fix | Report, edits: Edits
 ) -> Finding:
     """The finding, applied when its level is and no other edit was there first."""
     finding = _finding(document, rule, token, outcome)
     if not isinstance(outcome, Fix) or not document.options.applies(finding.fix):
         return finding
-    if any(_overlap(place, other) for place in outcome.edits for other in edits):
+    if any(map(edits.meets, outcome.edits)):
         return replace(finding, fix=FixLevel.NONE)
     for place, new in outcome.edits.items():
         assert isinstance(place, Token)
         assert isinstance(new, str)
-        edits[place] = new
+        edits.add(place, new)
     return replace(finding, applied=True)
-
-
-def _overlap(one: Token, other: Token) -> bool:
-    return one.start < other.end and other.start < one.end
-
-
-def _assemble(text: str, edits: dict[Token, str]) -> str:
-    pieces, position = [], 0
-    for token in sorted(edits, key=lambda token: token.start):
-        if text[token.start : token.end] != token.text:  # pragma: no cover - a parser's defect
-            raise SourceError(f"the place of {token.text!r} was not found. Left as it was.")
-        pieces += [text[position : token.start], edits[token]]
-        position = token.end
-    return "".join((*pieces, text[position:]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from pathlib import PurePath
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.shell_lexer import HereDocument, Lexer
@@ -81,7 +80,7 @@ class Shell:
             for word in rest[1:]:
                 if _ASSIGNMENT.match(word.text):
                     self._assignment(word)
-        if any(_CONTAINERS.fullmatch(PurePath(word.value).name) for word in rest[:4]):
+        if any(_CONTAINERS.fullmatch(word.value.rpartition("/")[2]) for word in rest[:4]):
             self._passed(rest)
         self._programs(rest)
 
