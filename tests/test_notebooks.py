@@ -17,6 +17,7 @@ from cuda2npu import formats
 from cuda2npu.engine import rewrite_source
 from cuda2npu.formats.json_text import lines, members, offsets, parse
 from cuda2npu.formats.magics import python_of
+from cuda2npu.formats.positions import Lines
 from cuda2npu.model import Options, Result, SourceError, Target
 
 PYTHON = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
@@ -288,8 +289,18 @@ def test_laws_over_made_up_notebooks(
         if not one_string:
             assert "".join(now["source"]).splitlines(keepends=True) == now["source"]
     sources(new)
+    assert _edited(text, result) == new.decode()
     assert rewrite(new)[0] is new
     assert result.changed == (new.decode() != text)
+
+
+def _edited(text: str, result: Result) -> str:
+    """The text with the edits that the result tells, which services offer as fixes."""
+    lines = Lines(text)
+    for edit in reversed(result.edits):
+        start = lines.offset(edit.line, edit.column)
+        text = text[:start] + edit.text + text[lines.offset(edit.end_line, edit.end_column) :]
+    return text
 
 
 class TestCommandLine:

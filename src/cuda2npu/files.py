@@ -176,11 +176,7 @@ def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
         if relative.endswith(CUDA_SOURCES):
             if ours.has(relative):
                 plan.cuda_sources.append(join(str(folder), relative))
-        elif (
-            format_of(relative)
-            and ours.has(relative)
-            and _is_file(entry)
-        ):
+        elif format_of(relative) and ours.has(relative) and _is_file(entry):
             yield _Found(relative, entry.is_symlink())
 
 

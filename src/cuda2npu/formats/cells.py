@@ -133,16 +133,15 @@ def _code_cell(text: str, number: int, value: Value) -> Cell | None:
     return Cell(number, whole, source, strings) if whole else None
 
 
-def edited(notebook: Notebook, changes: dict[Cell, list[Splice]]) -> str:
-    """The notebook's text with edits of cells; everything else is the same characters."""
+def in_notebook(notebook: Notebook, changes: dict[Cell, list[Splice]]) -> list[Splice]:
+    """Edits of cells as edits of the notebook's text, in order of place."""
     text = notebook.text
     ascii_only = text.isascii() and "\\u" in text
-    splices = [
+    return sorted(
         splice
         for cell, edits in changes.items()
         for splice in _in_json(text, cell, edits, ascii_only=ascii_only)
-    ]
-    return spliced(text, splices)
+    )
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:

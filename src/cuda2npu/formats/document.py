@@ -11,7 +11,7 @@ from cuda2npu.formats.edits import Edits
 from cuda2npu.formats.embedded import splices
 from cuda2npu.formats.positions import Lines
 from cuda2npu.knowledge import Knowledge
-from cuda2npu.model import Edit, Finding, FixLevel, Options, Result, SourceError
+from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.packs import selected_rules
 from cuda2npu.releases import exists
 from cuda2npu.rule import Fix, Report, Rule
@@ -39,9 +39,6 @@ class Document:
     @cached_property
     def lines(self) -> Lines:
         return Lines(self.text)
-
-    def edit(self, token: Token, text: str) -> Edit:
-        return Edit(*self.position(token.start), *self.position(token.end), text)
 
 
 def rewrite_document(
@@ -73,9 +70,8 @@ def rewrite_document(
     new = edits.applied(text)
     if edits:
         tuple(tokenize(new))  # a text that its own parser refuses is never written
-    made = sorted(document.edit(token, text) for token, text in edits.items())
-    notes = tuple(suppressions.notes)
-    result = Result(path, new, new != text, tuple(sorted(findings)), notes, tuple(made))
+    notes, made = tuple(suppressions.notes), edits.as_tuple(document.lines)
+    result = Result(path, new, new != text, tuple(sorted(findings)), notes, made)
     return (encoding.encode(new) if result.changed else data), result
 
 

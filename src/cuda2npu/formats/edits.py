@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from cuda2npu.model import SourceError
+from cuda2npu.formats.positions import Lines
+from cuda2npu.model import Edit, SourceError
 from cuda2npu.tokens import Token
 
 
@@ -29,6 +30,11 @@ class Edits:
         index = bisect_left(self._places, place)
         self._places.insert(index, place)
         self._edits.insert(index, (token, new))
+
+    def as_tuple(self, lines: Lines) -> tuple[Edit, ...]:
+        """The edits with their lines and columns."""
+        position = lines.position
+        return tuple(Edit(*position(t.start), *position(t.end), new) for t, new in self._edits)
 
     def applied(self, text: str) -> str:
         """The text with every edit in its place."""

@@ -10,14 +10,14 @@ from functools import cached_property
 from itertools import accumulate
 
 from cuda2npu.engine import rewrite_source
-from cuda2npu.formats.cells import Cell, Notebook, Splice, edited, read, spliced
+from cuda2npu.formats.cells import Cell, Notebook, Splice, in_notebook, read, spliced
 from cuda2npu.formats.document import findings_of
 from cuda2npu.formats.embedded import splices
 from cuda2npu.formats.magics import Masked, python_of, shell_parts
 from cuda2npu.formats.positions import Lines
 from cuda2npu.formats.shell import Shell
 from cuda2npu.knowledge import Knowledge
-from cuda2npu.model import CellPlace, Finding, Options, Result, SourceError
+from cuda2npu.model import CellPlace, Edit, Finding, Options, Result, SourceError
 from cuda2npu.packs import rule_word_pattern
 from cuda2npu.source import decode
 from cuda2npu.suppress import Suppressions, comments_of_lines
@@ -40,10 +40,11 @@ def rewrite_bytes(
         return data, Result(path, text, changed=False)
     work = _Work(notebook, options, path, knowledge)
     work.do()
-    new = edited(notebook, work.changes)
+    edits = in_notebook(notebook, work.changes)
+    new = spliced(text, edits)
     _verify(notebook, work.changes, new)
     findings = tuple(sorted(map(work.finished, work.findings, work.places)))
-    result = Result(path, new, new != text, findings, tuple(work.notes))
+    result = Result(path, new, new != text, findings, tuple(work.notes), work.as_edits(edits))
     return (encoding.encode(new) if result.changed else data), result
 
 
@@ -138,6 +139,11 @@ class _Work:
                 end = program.lines.offset(finding.end_line, finding.end_column)
                 cell, inside = program.cell_at(start)
                 self._add(finding, cell, inside, inside + end - start)
+
+    def as_edits(self, splices: list[Splice]) -> tuple[Edit, ...]:
+        """Edits of the notebook's text with their lines and columns."""
+        position = self._lines.position
+        return tuple(Edit(*position(start), *position(end), new) for start, end, new in splices)
 
     def _programs(self) -> Iterator[_Program]:
         """The notebook's own program, and those that cells run or write by themselves."""

@@ -262,7 +262,7 @@ class Lexer:
                 position = self._list(position + 1, "`")
             elif char == "(" and self._opens_inside(start, position):
                 position = self._array(position, start)
-            elif char in "<>" and position == start and self.text[position + 1] == "(":
+            elif position == start and self.text.startswith(("<(", ">("), position):
                 position = self._list(position + 2, ")")
             else:
                 break
