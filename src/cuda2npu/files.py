@@ -60,6 +60,8 @@ class Plan:
         """Paths that the user named and the patterns leave out."""
         self.notebooks = 0
         self.cuda_sources: list[str] = []
+        self.large: list[str] = []
+        """Files of folders that are too large for what their name tells."""
 
 
 class _Found(NamedTuple):
@@ -192,6 +194,8 @@ def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
         ):
             if relative.endswith(NOTEBOOK):
                 plan.notebooks += 1
+            elif _is_too_large(relative, entry):
+                plan.large.append(join(str(folder), relative))
             else:
                 yield _Found(relative, entry.is_symlink())
 
@@ -201,6 +205,12 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return entry.is_file()
     except OSError:  # a link that leads to itself
         return False
+
+
+def _is_too_large(relative: str, entry: os.DirEntry[str]) -> bool:
+    """Whether a file is data rather than what its format is read for."""
+    kind = format_of(relative)
+    return kind is not None and kind.limit is not None and size(entry.path) > kind.limit
 
 
 def _entries(
@@ -245,6 +255,7 @@ def _folder_output(name: str, exclude: Exclude, output: Path, plan: Plan) -> Ite
     inner = Plan()
     python = {found.relative for found in walk(folder, exclude, inner) if not found.link}
     plan.notebooks += inner.notebooks
+    plan.large += inner.large
 
     def skip(relative: str) -> bool:
         return relative.rpartition("/")[2] == ".git" or root / relative == inside

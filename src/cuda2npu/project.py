@@ -55,6 +55,8 @@ class Outcome(NamedTuple):
     before: bytes = b""
     """The source as it was and as it became, when that is to be shown."""
     after: bytes = b""
+    unread: str | None = None
+    """Why a document that was found in a folder is not of the kind that its name tells."""
 
 
 _Item = Outcome | tuple[Job, bytes]
@@ -283,7 +285,7 @@ def convert(
     """Rewrite the bytes of one file. Whatever goes wrong concerns this file alone."""
     if job.named and options.target is Target.SHIM:
         options = replace(options, named=True)
-    outcome = convert_bytes(job.path, data, options, mode, knowledge)
+    outcome = convert_bytes(job.path, data, options, mode, knowledge, strict=job.named)
     if mode is not Mode.WRITE or not (outcome.changed or job.output is not None):
         return outcome
     error = _write(job, data, outcome.after if outcome.changed else data)
@@ -296,9 +298,15 @@ def convert(
 
 
 def convert_bytes(
-    path: str, data: bytes, options: Options, mode: Mode, knowledge: Knowledge | None = None
+    path: str,
+    data: bytes,
+    options: Options,
+    mode: Mode,
+    knowledge: Knowledge | None = None,
+    *,
+    strict: bool = True,
 ) -> Outcome:
-    """Rewrite a source in memory.
+    """Rewrite a source in memory. A document that cannot be read is an error when ``strict``.
 
     In ``Mode.WRITE`` the findings have their places in the new source, else in the old one.
     """
@@ -314,7 +322,9 @@ def convert_bytes(
             old, lines = lines, source_lines(after)
             findings = _relocate(findings, old, lines)
     except SourceError as error:
-        return Outcome(path, error=str(error))
+        if strict or formats.is_python(path):
+            return Outcome(path, error=str(error))
+        return Outcome(path, unread=str(error))
     except UsageError:  # a rule pack that cannot be loaded concerns every file
         raise
     except Exception as error:  # a defect of one rule must not cost the other files

@@ -54,6 +54,7 @@ class Run:
         """Do every file of a plan and show each outcome as soon as its turn comes."""
         progress = Progress([job.path for job in plan.jobs], sys.stderr)
         self.summary.skipped(plan.excluded, plan.notebooks)
+        self.summary.large(plan.large)
         for fault in plan.errors:
             self.summary.errors.append(fault)
             show(Outcome(fault.path, error=fault.message))

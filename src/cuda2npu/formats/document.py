@@ -63,23 +63,43 @@ def rewrite_document(
     if suppressions.skip_file:
         return data, Result(path, text, changed=False)
     document = Document(path, text, tuple(tokenize(text)), options, knowledge or Knowledge())
+    rules = _rules(text, options)
     edits: dict[Token, str] = {}
     findings = [
         _take(document, rule, token, outcome, edits)
         for token in document.tokens
-        for rule, outcome in _ask(document, token)
+        for rule, outcome in _ask(document, token, rules)
         if not suppressions.covers(_finding(document, rule, token, outcome))
     ]
     new = _assemble(text, edits)
     if edits:
-        tuple(tokenize(new))  # a text that its own parser refuses is never written
+        _read_again(new, tokenize)
     result = Result(path, new, new != text, tuple(sorted(findings)), tuple(suppressions.notes))
     return (encoding.encode(new) if result.changed else data), result
 
 
-def _ask(document: Document, token: Token) -> Iterable[tuple[Rule, Fix | Report]]:
-    for rule in selected_rules(document.options):
-        if isinstance(token, rule.on) and any(word in document.text for word in rule.words):
+def _read_again(text: str, tokenize: Tokenize) -> None:
+    """A text that its own parser refuses is never written."""
+    try:
+        tuple(tokenize(text))
+    except SourceError as error:  # pragma: no cover - a rule's defect
+        raise RuntimeError(f"the edited text cannot be read: {error}") from None
+
+
+def _rules(text: str, options: Options) -> tuple[Rule, ...]:
+    """The rules about documents one of whose words the text holds."""
+    return tuple(
+        rule
+        for rule in selected_rules(options)
+        if rule.is_about_documents and any(word in text for word in rule.words)
+    )
+
+
+def _ask(
+    document: Document, token: Token, rules: tuple[Rule, ...]
+) -> Iterable[tuple[Rule, Fix | Report]]:
+    for rule in rules:
+        if isinstance(token, rule.on):
             outcome = rule.function(token, document)
             if outcome is not None:
                 yield rule, outcome
@@ -121,7 +141,7 @@ def _assemble(text: str, edits: dict[Token, str]) -> str:
     pieces, position = [], 0
     for token in sorted(edits, key=lambda token: token.start):
         if text[token.start : token.end] != token.text:  # pragma: no cover - a parser's defect
-            raise SourceError(f"the place of {token.text!r} was not found. Left as it was.")
+            raise RuntimeError(f"the place of {token.text!r} was not found")
         pieces += [text[position : token.start], edits[token]]
         position = token.end
     return "".join((*pieces, text[position:]))
