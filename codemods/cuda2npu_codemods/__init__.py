@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cuda2npu.pack import Pack
-from cuda2npu_codemods.triggers import WORDS
+from cuda2npu_codemods.triggers import DOCUMENT_WORDS, WORDS
 from cuda2npu_codemods.words import ALIAS_WORDS
 
 PACK = Pack(
@@ -94,6 +94,9 @@ PACK = Pack(
         "cuda2npu_codemods.third_party",
         "cuda2npu_codemods.frameworks",
         "cuda2npu_codemods.missing_names",
+        "cuda2npu_codemods.configs",
+        "cuda2npu_codemods.document_environment",
     ),
     libraries="cuda2npu_codemods.libraries",
+    document_words=DOCUMENT_WORDS,
 )

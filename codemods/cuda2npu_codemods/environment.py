@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -22,20 +21,13 @@ from cuda2npu_codemods.variables import (
     NPU_VISIBLE,
     VISIBLE,
     WORDS,
+    replaced,
+    value_problem,
     variable,
     variable_advice,
 )
 
 _WITH_COUNTERPART = tuple(COUNTERPARTS)
-
-
-def _why(old: str, new: str) -> str:
-    if old == VISIBLE:
-        return (
-            "the NPU ignores CUDA_VISIBLE_DEVICES, so that every process sees all devices: "
-            "ASCEND_RT_VISIBLE_DEVICES takes its place, with ids that must ascend"
-        )
-    return f"torch_npu does not read {old}, so that the setting is lost: it reads {new}"
 
 
 @rule(
@@ -127,7 +119,7 @@ def cuda_environment_variable(node: cst.SimpleString, site: Site) -> Fix | None:
         return None
     edits = {node: with_value(node, old, new)}
     if proven:
-        return Fix(edits, _why(old, new), imports=())
+        return Fix(edits, replaced(old, new), imports=())
     message = (
         f"{old} is named, and nothing here shows that it is an environment variable: if it is, "
         f"write {new}, or run with --unsafe"
@@ -160,7 +152,7 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
     new = variable(old, site.options.torch_npu) if old else None
     if old is None or new is None or node.keyword is None:
         return None
-    return Fix({node.keyword: cst.Name(new)}, _why(old, new), imports=())
+    return Fix({node.keyword: cst.Name(new)}, replaced(old, new), imports=())
 
 
 @rule(
@@ -194,7 +186,7 @@ def visible_devices_value(node: cst.SimpleString | cst.Arg, site: Site) -> Repor
         return None
     for literal in _literals(value_of(site, node)):
         value = string(literal) or ""
-        problem = _allocator_problem(value) if name == ALLOCATOR else _visible_problem(value)
+        problem = value_problem(name, value)
         if problem:
             return Report(problem, at=literal)
     return None
@@ -206,36 +198,6 @@ def _literals(value: cst.CSTNode | None) -> Iterator[cst.SimpleString]:
     elif isinstance(value, cst.IfExp):
         yield from _literals(value.body)
         yield from _literals(value.orelse)
-
-
-def _visible_problem(value: str) -> str | None:
-    if value in ("", "-1"):
-        return (
-            f"{value!r} hides every GPU, but is no documented value of ASCEND_RT_VISIBLE_DEVICES: "
-            "torch_npu then finds no device, while CANN and other programs may see all of them. "
-            'To run on the CPU, choose torch.device("cpu") in the code'
-        )
-    if not re.fullmatch(r"[0-9,]+", value):
-        return (
-            f"{value!r} is not a list of numbers: the NPU reads ids up to the first character "
-            "that is neither digit nor comma, and knows no UUIDs. Write ids such as 0,1"
-        )
-    ids = [int(part) for part in value.split(",") if part]
-    if ids != sorted(set(ids)):
-        return (
-            f"the ids {value} do not ascend: torch_npu then counts 0 devices and is_available() is "
-            "False. Write them in ascending order, and map ranks to devices in the code"
-        )
-    return None
-
-
-def _allocator_problem(value: str) -> str | None:
-    if not re.search(r"\bbackend\s*:|cuda", value):
-        return None
-    return (
-        f"{value!r} speaks of CUDA's own allocator, which torch_npu's does not take: keep "
-        "max_split_size_mb, garbage_collection_threshold or expandable_segments and drop the rest"
-    )
 
 
 @rule(

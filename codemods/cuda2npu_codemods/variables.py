@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -110,3 +111,50 @@ def variable_advice(name: str) -> str | None:
 
 def _is_head(row: str) -> bool:
     return row.endswith("_") or row in ("NCCL_IB", "NCCL_P2P", "NCCL_DEBUG")
+
+
+def replaced(old: str, new: str) -> str:
+    """Why a variable gives way to its counterpart."""
+    if old == VISIBLE:
+        return (
+            "the NPU ignores CUDA_VISIBLE_DEVICES, so that every process sees all devices: "
+            "ASCEND_RT_VISIBLE_DEVICES takes its place, with ids that must ascend"
+        )
+    return f"torch_npu does not read {old}, so that the setting is lost: it reads {new}"
+
+
+def value_problem(name: str, value: str) -> str | None:
+    """What is wrong with a value for the NPU's counterpart; None when nothing is."""
+    if name in (VISIBLE, NPU_VISIBLE):
+        return _visible_problem(value)
+    return _allocator_problem(value) if name == ALLOCATOR else None
+
+
+def _visible_problem(value: str) -> str | None:
+    if value in ("", "-1"):
+        return (
+            f"{value!r} hides every GPU, but is no documented value of ASCEND_RT_VISIBLE_DEVICES: "
+            "torch_npu then finds no device, while CANN and other programs may see all of them. "
+            'To run on the CPU, choose torch.device("cpu") in the code'
+        )
+    if not re.fullmatch(r"[0-9,]+", value):
+        return (
+            f"{value!r} is not a list of numbers: the NPU reads ids up to the first character "
+            "that is neither digit nor comma, and knows no UUIDs. Write ids such as 0,1"
+        )
+    ids = [int(part) for part in value.split(",") if part]
+    if ids != sorted(set(ids)):
+        return (
+            f"the ids {value} do not ascend: torch_npu then counts 0 devices and is_available() is "
+            "False. Write them in ascending order, and map ranks to devices in the code"
+        )
+    return None
+
+
+def _allocator_problem(value: str) -> str | None:
+    if not re.search(r"\bbackend\s*:|cuda", value):
+        return None
+    return (
+        f"{value!r} speaks of CUDA's own allocator, which torch_npu's does not take: keep "
+        "max_split_size_mb, garbage_collection_threshold or expandable_segments and drop the rest"
+    )
