@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cuda2npu.pack import Pack
+from cuda2npu_codemods.distributions import WORDS as DISTRIBUTION_WORDS
 from cuda2npu_codemods.triggers import DOCUMENT_WORDS, WORDS
 from cuda2npu_codemods.words import ALIAS_WORDS
 
@@ -96,7 +97,9 @@ PACK = Pack(
         "cuda2npu_codemods.missing_names",
         "cuda2npu_codemods.configs",
         "cuda2npu_codemods.document_environment",
+        "cuda2npu_codemods.dependencies",
+        "cuda2npu_codemods.containers",
     ),
     libraries="cuda2npu_codemods.libraries",
-    document_words=DOCUMENT_WORDS,
+    document_words=(*DOCUMENT_WORDS, *DISTRIBUTION_WORDS),
 )
