@@ -29,6 +29,7 @@ _CANN = (
     examples=(
         report("FROM nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04 AS build\n", path="Dockerfile"),
         report("FROM pytorch/pytorch:2.1.0-cuda11.8-cudnn8-runtime\n", path="train.Dockerfile"),
+        report("FROM nvidia/cuda:$CUDA-devel-ubuntu${UBUNTU}\n", path="Dockerfile"),
         report("ARG BASE=nvcr.io/nvidia/pytorch:23.10-py3\nFROM $BASE\n", path="Dockerfile"),
         report("services:\n  a:\n    image: nvcr.io/nvidia/pytorch:23.10-py3\n", path="c.yaml"),
         report("jobs:\n  test:\n    container: nvidia/cuda:12.1.0-base\n", path="ci.yml"),
@@ -48,7 +49,10 @@ def cuda_image(token: Instruction | ConfigValue | Variable, site: DocumentSite) 
     else:
         held = token.key in ("image", "container", "baseImage", "base_image", "docker_image")
         image, place = token.value if held else "", token
-    if not _CUDA_IMAGE.fullmatch(image) or image.endswith((".png", ".jpg")):
+    known = re.sub(
+        r"\$(\w+|\{\{?[^{}]*\}?\})", "0", image
+    )  # what a variable says is a tag or the like
+    if not _CUDA_IMAGE.fullmatch(known) or image.endswith((".png", ".jpg")):
         return None
     return Report(f"{image} holds CUDA: {_CANN}", at=place)
 

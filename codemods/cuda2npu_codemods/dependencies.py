@@ -67,7 +67,10 @@ def torch_without_torch_npu(token: Requirement, site: DocumentSite) -> Fix | Rep
         message = f"the NPU's code needs {add} beside torch {fitting} (--unsafe adds it)"
         return Fix({place: token.more.format(add)}, message, at=token)
     by_pip = "" if token.installer == "pip" else " by pip, for conda has none"
-    return Report(f"the NPU's code needs {add}{by_pip}, and with it torch=={fitting} exactly")
+    return Report(
+        f"the NPU's code needs torch-npu beside torch, of the same number{by_pip}: such as "
+        f"torch=={fitting} with {add}"
+    )
 
 
 def _is_torch(token: Requirement) -> bool:
@@ -92,10 +95,12 @@ _CLAUSE = re.compile(r"(===|==|~=|>=|<=|!=|>|<|\^|=|)v?(\d+(?:\.\d+)*)(\.\*)?")
 def fitting_release(version: str, wanted: str) -> str | None:
     """The torch_npu release for what a file says of torch: the wanted one, or the newest.
 
-    None when no release fits, or what the file says is not understood.
+    None when no release fits, or what the file says is not understood. What a variable says
+    may be any version.
     """
     clauses = []
-    for clause in filter(None, re.split(r"[,&]", version.partition("+")[0])):
+    said = "" if "$" in version else version.partition("+")[0]
+    for clause in filter(None, re.split(r"[,&]", said)):
         match = _CLAUSE.match(clause)
         if match is None:
             return None
@@ -201,17 +206,30 @@ _CUDA_IN_ADDRESS = re.compile(r"[/+_-](cu|cuda)\d+([./_-]|%2B|$)|(?<=[/.])nvidia
             path="pyproject.toml",
         ),
         report("-f https://wheels.example/cu113/torch1.10/index.html", path="requirements.txt"),
+        report(
+            '[[tool.uv.index]]\nurl = "https://wheels.example/whl/cu124"\n'
+            '[[tool.uv.index]]\nurl = "https://wheels.example/whl/cpu"\n',
+            path="pyproject.toml",
+        ),
         leave("--index-url https://wheels.example/whl/cpu\n", path="requirements.txt"),
         leave("--index-url https://wheels.example/simple\n", path="requirements.txt"),
     ),
 )  # fmt: skip
 def cuda_package_index(token: PackageIndex, site: DocumentSite) -> Fix | Report | None:
     tail = _TAIL.search(token.text)
+    if tail and _names_cpu_index(site):
+        return Report("this index holds builds for CUDA: choose the one of the CPU builds")
     if tail:
         return Fix({token.part(*tail.span("cuda")): "cpu"})
     if _CUDA_IN_ADDRESS.search(token.text):
         return Report("this index holds builds for CUDA, which an NPU machine has no use for")
     return None
+
+
+def _names_cpu_index(site: DocumentSite) -> bool:
+    """Whether the file offers the index of the CPU builds, too."""
+    others = (token.text for token in site.tokens if isinstance(token, PackageIndex))
+    return any(re.search(r"/whl/(\w+/)?cpu\b", text) for text in others)
 
 
 @rule(

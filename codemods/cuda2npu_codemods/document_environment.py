@@ -89,10 +89,16 @@ def environment_in_config(token: Variable | ConfigKey, site: DocumentSite) -> Fi
 )
 def environment_without_counterpart(token: Variable, site: DocumentSite) -> Report | None:
     name = token.text
-    if variable(name, site.options.torch_npu):
+    if variable(name, site.options.torch_npu) or _first(name, site) is not token:
         return None
     advice = variable_advice(name)
     return Report(f"nothing on the NPU reads {name}: {advice}") if advice else None
+
+
+def _first(name: str, site: DocumentSite) -> Variable | None:
+    """Where a document names the variable first: ``ARG NAME`` leads ``ENV NAME=$NAME``."""
+    found = (t for t in site.tokens if isinstance(t, Variable) and t.text == name)
+    return next(found, None)
 
 
 @rule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -63,12 +63,10 @@ def rewrite_document(
     if suppressions.skip_file:
         return data, Result(path, text, changed=False)
     document = Document(path, text, tuple(tokenize(text)), options, knowledge or Knowledge())
-    rules = _rules(text, options)
     edits: dict[Token, str] = {}
     findings = [
         _take(document, rule, token, outcome, edits)
-        for token in document.tokens
-        for rule, outcome in _ask(document, token, rules)
+        for rule, token, outcome in _ask(document)
         if not suppressions.covers(_finding(document, rule, token, outcome))
     ]
     new = _assemble(text, edits)
@@ -86,23 +84,18 @@ def _read_again(text: str, tokenize: Tokenize) -> None:
         raise RuntimeError(f"the edited text cannot be read: {error}") from None
 
 
-def _rules(text: str, options: Options) -> tuple[Rule, ...]:
-    """The rules about documents one of whose words the text holds."""
-    return tuple(
+def _ask(document: Document) -> Iterator[tuple[Rule, Token, Fix | Report]]:
+    rules = [
         rule
-        for rule in selected_rules(options)
-        if rule.is_about_documents and any(word in text for word in rule.words)
-    )
-
-
-def _ask(
-    document: Document, token: Token, rules: tuple[Rule, ...]
-) -> Iterable[tuple[Rule, Fix | Report]]:
-    for rule in rules:
-        if isinstance(token, rule.on):
-            outcome = rule.function(token, document)
-            if outcome is not None:
-                yield rule, outcome
+        for rule in selected_rules(document.options)
+        if rule.is_about_documents and any(word in document.text for word in rule.words)
+    ]
+    for token in document.tokens:
+        for rule in rules:
+            if isinstance(token, rule.on):
+                outcome = rule.function(token, document)
+                if outcome is not None:
+                    yield rule, token, outcome
 
 
 def _finding(document: Document, rule: Rule, token: Token, outcome: Fix | Report) -> Finding:

@@ -73,7 +73,7 @@ def command_tokens(text: str, offset: int = 0) -> Iterator[Token]:
                 option = ""
             else:
                 found = requirement(bare, start, installer)
-                if found is not None and not re.search(r"[/$]|\.(txt|whl|ya?ml)$", bare):
+                if found is not None and not re.search(r"/|\.(txt|whl|ya?ml)$", bare):
                     yield found
                 option = ""
 
