@@ -24,6 +24,21 @@ _HOST_OF_JOBS = (".github", ".circleci", ".gitlab-ci.yml", ".gitlab", "azure-pip
 """Where a key ``device`` chooses among jobs and reaches no program by itself."""
 
 
+_DEEPSPEED_KEYS = {
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "zero_optimization",
+    "zero_allow_untested_optimizer",
+}
+"""Keys at the root of a DeepSpeed configuration, which no other file has."""
+
+
+def _root_keys(site: DocumentSite) -> set[str]:
+    return {
+        token.key for token in site.tokens if isinstance(token, ConfigKey) and len(token.path) == 1
+    }
+
+
 @rule(
     "NPU830",
     "backend-in-config",
@@ -40,8 +55,11 @@ _HOST_OF_JOBS = (".github", ".circleci", ".gitlab-ci.yml", ".gitlab", "azure-pip
             path="c.yml",
         ),
         rewrite(
-            '{"comm_backend_name": "nccl"}\n', '{"comm_backend_name": "hccl"}\n', path="ds.json"
+            '{"train_batch_size": 8, "params": {"comm_backend_name": "nccl"}}',
+            '{"train_batch_size": 8, "params": {"comm_backend_name": "hccl"}}',
+            path="ds.json",
         ),
+        rewrite('{"comm_backend": "nccl"}\n', '{"comm_backend": "hccl"}\n', path="c.json"),
         rewrite('backend = "cpu:gloo,cuda:nccl"', 'backend = "cpu:gloo,npu:hccl"', path="c.toml"),
         leave("backends: [nccl, hccl]\n", path="c.yaml"),
         leave("attn_backend: nccl\npackages: [nccl]\n", path="c.yaml"),
@@ -58,7 +76,17 @@ def backend_in_config(token: ConfigValue, site: DocumentSite) -> Fix | Report | 
         new = "hccl"
     else:
         return None
-    return _replaced(token, new)
+    return _replaced(token, new, _LIBRARY if _is_read_by_library(token, site) else "")
+
+
+_LIBRARY = 'the process-group backend of the NPU is "hccl"; starting a group with nccl raises there'
+
+
+def _is_read_by_library(token: ConfigValue, site: DocumentSite) -> bool:
+    """Whether Lightning or DeepSpeed reads the value, which both take hccl."""
+    if token.key == "comm_backend_name":
+        return bool(_DEEPSPEED_KEYS & _root_keys(site))
+    return token.key == "process_group_backend"
 
 
 def _listed_beside(token: ConfigValue, site: DocumentSite) -> set[str]:
@@ -72,9 +100,12 @@ def _listed_beside(token: ConfigValue, site: DocumentSite) -> set[str]:
     }
 
 
-def _replaced(token: ConfigValue, new: str) -> Fix | Report:
+def _replaced(token: ConfigValue, new: str, proven: str = "") -> Fix | Report:
+    """The edit of a value; safe with the message that says why, else of the rule's level."""
     edits = token.becomes(new)
-    return Fix(edits) if edits else Report()
+    if not edits:
+        return Report(proven)
+    return Fix(edits, proven, level=FixLevel.SAFE if proven else None)
 
 
 @rule(
@@ -157,12 +188,6 @@ def accelerate_config(token: ConfigValue, site: DocumentSite) -> Fix | Report | 
     return _replaced(token, "MULTI_NPU") if len(known) > 1 else None
 
 
-def _root_keys(site: DocumentSite) -> set[str]:
-    return {
-        token.key for token in site.tokens if isinstance(token, ConfigKey) and len(token.path) == 1
-    }
-
-
 @rule(
     "NPU834",
     "flash-attention-in-config",
@@ -224,14 +249,6 @@ def trainer_setting_in_config(token: ConfigValue, site: DocumentSite) -> Report 
         return None
     keys = {other.key for other in site.tokens if isinstance(other, ConfigKey)}
     return Report(why) if keys & _TRAINER_KEYS else None
-
-
-_DEEPSPEED_KEYS = {
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "zero_optimization",
-    "zero_allow_untested_optimizer",
-}
 
 
 @rule(

@@ -74,7 +74,8 @@ _TOOLKIT = (
     "container brings"
 )
 _TOOLKIT_NAMES = re.compile(
-    r"cudatoolkit(-dev)?|cuda|cuda-(?!gdb$)[\w-]+|pytorch-cuda|cudnn\d*|nccl|cutensor|nvcc|libcu\w+"
+    r"cudatoolkit(-dev)?|cuda(-[\w-]+)?|pytorch-cuda|cudnn\d*|nccl|cutensor|nvcc"
+    r"|libcu(blas|dart|fft|file|pti|rand|solver|sparse|tensor)\w*(-[\w-]+)?"
     r"|libcudnn\d[\w-]*|libnccl[\d-][\w-]*|libnvinfer[\w-]*|nvidia-(cuda|cu|nccl|nvtx|nvjitlink|npp"
     r"|driver|container|docker|utils|headless)[\w-]*"
 )

@@ -12,8 +12,8 @@ from cuda2npu.model import Options, Result
 from cuda2npu.tokens import ConfigValue, PackageIndex, Requirement, Token
 
 _LISTS = re.compile(
-    r"(project/(dependencies|optional-dependencies/[^/]+)|build-system/requires"
-    r"|dependency-groups/[^/]+|tool/uv/(dev-dependencies|constraint-dependencies))/\d+"
+    r"(project/(dependencies|optional-dependencies/[^/]+)|dependency-groups/[^/]+"
+    r"|tool/uv/(dev|constraint)-dependencies)/\d+"
 )
 _TABLES = re.compile(
     r"tool/(poetry|pixi|pdm)/(.+/)?(dependencies|dev-dependencies|pypi-dependencies)/(?P<name>[^/]+)"
