@@ -7,12 +7,12 @@ from pathlib import PurePath
 
 from cuda2npu.releases import RELEASES
 from cuda2npu.rule import Fix, FixLevel, Report, leave, report, rewrite, rule
-from cuda2npu.tokens import DocumentSite, PackageIndex, Requirement, Token
+from cuda2npu.tokens import ConfigValue, DocumentSite, PackageIndex, Requirement, Token
 from cuda2npu_codemods.distributions import WORDS, advice_for
 
 _SOURCE = "the metadata of the torch-npu wheels, which require torch of the same release"
 _ELSEWHERE = re.compile(
-    r"(^|[-_./])(docs?|lint|cpu|rocm|amd|hip|xpu|hpu|gaudi|tpu|mps|neuron|openvino|npu|ascend|mlu)"
+    r"(^|[-_./])(docs?|readthedocs|rtd|lint|cpu|rocm|amd|hip|xpu|hpu|gaudi|tpu|mps|neuron|openvino|npu|ascend|mlu)"
     r"([-_./]|$)"
 )
 """A file's name that speaks of documentation, or of hardware that it is for."""
@@ -51,7 +51,9 @@ _ELSEWHERE = re.compile(
     source=_SOURCE,
 )
 def torch_without_torch_npu(token: Requirement, site: DocumentSite) -> Fix | Report | None:
-    if not _is_torch(token) or _is_for_others(site.path) or "torch_npu" in site.text:
+    if not _is_torch(token) or is_for_others(site.path) or "torch_npu" in site.text:
+        return None
+    if PurePath(site.path).name.startswith("constraints"):
         return None
     if "torch-npu" in site.text or _first_torch(site) is not token:
         return None
@@ -78,10 +80,10 @@ def _is_torch(token: Requirement) -> bool:
     return token.package in names
 
 
-def _is_for_others(path: str) -> bool:
+def is_for_others(path: str) -> bool:
+    """Whether a file's name says that it is for documentation or for other hardware."""
     file = PurePath(path)
-    near = f"{file.parent.name}/{file.name}".lower()
-    return bool(_ELSEWHERE.search(near)) or file.name.startswith("constraints")
+    return bool(_ELSEWHERE.search(f"{file.parent.name}/{file.name}".lower()))
 
 
 def _first_torch(site: DocumentSite) -> Token | None:
@@ -173,7 +175,7 @@ _TORCH_FAMILY = ("torch", "torchvision", "torchaudio", "torchtext", "torchdata")
 )
 def cuda_build(token: Requirement, site: DocumentSite) -> Fix | Report | None:
     local = _LOCAL.search(token.text)
-    if local is None or not _LOCAL.search(token.version):
+    if local is None or not _LOCAL.search(token.version) or is_for_others(site.path):
         return None
     if token.package not in _TORCH_FAMILY:
         return Report(
@@ -232,6 +234,9 @@ def _names_cpu_index(site: DocumentSite) -> bool:
     return any(re.search(r"/whl/(\w+/)?cpu\b", text) for text in others)
 
 
+_NAME = ("project", "name")
+
+
 @rule(
     "NPU843",
     "cuda-package",
@@ -247,6 +252,11 @@ def _names_cpu_index(site: DocumentSite) -> bool:
         report('[project]\ndependencies = ["xformers"]\n', path="pyproject.toml"),
         report("RUN apt-get install -y cuda-toolkit-11-8 git\n", path="Dockerfile"),
         report("RUN pip install 'bitsandbytes>=0.43'\n", path="Dockerfile"),
+        leave("RUN pip install flash_attn\n", path="docker-rocm/Dockerfile"),
+        leave(
+            '[project]\nname = "vllm"\n[project.optional-dependencies]\nall = ["vllm[audio]"]\n',
+            path="pyproject.toml",
+        ),
         leave("transformers\naccelerate\ndeepspeed\nfaiss-cpu\n", path="requirements.txt"),
         leave("onnxruntime\nflash-cards\n# flash_attn\n", path="requirements.txt"),
         leave("dependencies:\n  - cudatoolkit-free\n", path="environment.yml"),
@@ -255,4 +265,12 @@ def _names_cpu_index(site: DocumentSite) -> bool:
 )
 def cuda_package(token: Requirement, site: DocumentSite) -> Report | None:
     advice = advice_for(token.package)
-    return Report(advice) if advice else None
+    if advice is None or is_for_others(site.path) or _own_name(site) == token.package:
+        return None
+    return Report(advice)
+
+
+def _own_name(site: DocumentSite) -> str:
+    """The package that a pyproject.toml is of; its extras may name it again."""
+    named = (t.value for t in site.tokens if isinstance(t, ConfigValue) and t.path == _NAME)
+    return re.sub(r"[-_.]+", "-", next(named, "")).lower()

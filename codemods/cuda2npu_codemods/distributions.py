@@ -70,8 +70,8 @@ What runs on NPUs by itself (transformers, accelerate, DeepSpeed) asks for nothi
 _ADVICE: Mapping[str, str] = {library.name: library.advice for library in LIBRARIES}
 _CUDA_TAIL = re.compile(r"-(cuda|cu)\d+x?\d*$")
 _TOOLKIT = (
-    "it belongs to CUDA's toolkit or driver: drop it. The NPU's is CANN, which the system or the "
-    "container brings"
+    "it belongs to CUDA's toolkit, driver or bindings. An NPU's is CANN, which the system or the "
+    "container brings: drop it, and port what uses it"
 )
 _TOOLKIT_NAMES = re.compile(
     r"cudatoolkit(-dev)?|cuda(-[\w-]+)?|pytorch-cuda|cudnn\d*|nccl|cutensor|nvcc"
