@@ -185,6 +185,7 @@ def cuda_build(token: Requirement, site: DocumentSite) -> Fix | Report | None:
 
 
 _TAIL = re.compile(r"/whl/(?:\w+/)?(?P<cuda>cu\d+)(?=/?[\"']?$|/torch_\w+\.html)")
+_TORCH_INDEX = re.compile(r"/whl/(?:\w+/)?(cu\d+|cpu|rocm|xpu)")
 _CUDA_IN_ADDRESS = re.compile(r"[/+_-](cu|cuda)\d+([./_-]|%2B|$)|(?<=[/.])nvidia(?=[./])")
 
 
@@ -219,7 +220,7 @@ _CUDA_IN_ADDRESS = re.compile(r"[/+_-](cu|cuda)\d+([./_-]|%2B|$)|(?<=[/.])nvidia
 )  # fmt: skip
 def cuda_package_index(token: PackageIndex, site: DocumentSite) -> Fix | Report | None:
     tail = _TAIL.search(token.text)
-    if tail and _names_cpu_index(site):
+    if tail and _offers_several(site):
         return Report("this index holds builds for CUDA: choose the one of the CPU builds")
     if tail:
         return Fix({token.part(*tail.span("cuda")): "cpu"})
@@ -228,10 +229,10 @@ def cuda_package_index(token: PackageIndex, site: DocumentSite) -> Fix | Report 
     return None
 
 
-def _names_cpu_index(site: DocumentSite) -> bool:
-    """Whether the file offers the index of the CPU builds, too."""
-    others = (token.text for token in site.tokens if isinstance(token, PackageIndex))
-    return any(re.search(r"/whl/(\w+/)?cpu\b", text) for text in others)
+def _offers_several(site: DocumentSite) -> bool:
+    """Whether the file offers several indexes of torch, each for an extra or a system."""
+    addresses = (token.text for token in site.tokens if isinstance(token, PackageIndex))
+    return len({text for text in addresses if _TORCH_INDEX.search(text)}) > 1
 
 
 _NAME = ("project", "name")
