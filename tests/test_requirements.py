@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda2npu import formats
-from cuda2npu.formats import conda, dockerfile, pyproject, requirements
+from cuda2npu.formats import conda, dockerfile, pyproject, requirements, setup_cfg
 from cuda2npu.formats.installs import command_tokens
 from cuda2npu.model import Options, SourceError
 from cuda2npu.releases import RELEASES
@@ -104,7 +104,7 @@ def test_dependencies_of_setup_cfg() -> None:
         "    numpy; python_version < '3'\npackages = find:\n[options.extras_require]\n"
         "gpu = cupy\nall =\n  xformers"
     )
-    tokens = list(pyproject._setup_tokens(text))
+    tokens = list(setup_cfg.tokens(text))
     assert asked(tokens) == [("torch", "==2.1.0"), ("numpy", ""), ("cupy", ""), ("xformers", "")]
     assert all(text[token.start : token.end] == token.text for token in tokens)
     new, _ = formats.rewrite_bytes(text.encode(), EVERYTHING, path="setup.cfg")

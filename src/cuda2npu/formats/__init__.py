@@ -54,7 +54,8 @@ FORMATS: tuple[Format, ...] = (
          "constraints*.txt"),
         "cuda2npu.formats.requirements",
     ),
-    Format("dependencies", ("pyproject.toml", "setup.cfg"), "cuda2npu.formats.pyproject"),
+    Format("pyproject.toml", ("pyproject.toml",), "cuda2npu.formats.pyproject"),
+    Format("setup.cfg", ("setup.cfg",), "cuda2npu.formats.setup_cfg"),
     Format(
         "conda environment",
         ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml"),

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cuda2npu.formats import yaml
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.installs import requirement
-from cuda2npu.model import Options, Result
 from cuda2npu.tokens import ConfigValue, PackageIndex, Token
 
 _OPTIONS = ("--index-url", "--extra-index-url", "--find-links", "-i", "-f")
-
-
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
-    """Rewrite an environment's bytes. Unchanged input comes back as the same object.
-
-    Raises SourceError when the bytes do not decode or are no YAML.
-    """
-    return rewrite_document(data, options, path=path, tokenize=tokens)
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -45,3 +37,6 @@ def _dependency(text: str, token: Token) -> Token | None:
     alone = lead.strip() == "-" and not quote
     room, more = (token.end, f"\n{lead}{{}}") if alone else (-1, "")
     return requirement(token.value, start, "pip", room=room, more=more)
+
+
+rewrite_bytes = partial(rewrite_document, tokenize=tokens)

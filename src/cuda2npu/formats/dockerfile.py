@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.installs import command_tokens
-from cuda2npu.model import Options, Result
 from cuda2npu.tokens import Instruction, Token, Variable
 
 _COMMENT = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|$)")
@@ -24,14 +24,6 @@ _WORD = re.compile(r"[ \t]*(?P<word>[A-Za-z]+)\b")
 _LINE = re.compile(r"[^\n]*(?:\n|$)")
 _HEREDOC = re.compile(r"<<-?[\"']?(\w+)")
 _ESCAPE = re.compile(r"\A(?:#[^\n]*\n)*?#\s*escape\s*=\s*(\S)", re.I)
-
-
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
-    """Rewrite a Dockerfile's bytes. Unchanged input comes back as the same object.
-
-    Raises SourceError when the bytes do not decode.
-    """
-    return rewrite_document(data, options, path=path, tokenize=tokens)
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -97,3 +89,6 @@ def _end_of_line(text: str, position: int) -> int:
     match = _LINE.match(text, position)
     assert match is not None
     return match.end()
+
+
+rewrite_bytes = partial(rewrite_document, tokenize=tokens)

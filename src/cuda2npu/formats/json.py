@@ -5,22 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.outline import Outline
-from cuda2npu.model import Options, Result, SourceError
+from cuda2npu.model import SourceError
 from cuda2npu.tokens import Token
 
 _BARE = re.compile(r"[^\s,\]}:]+")
-
-
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
-    """Rewrite a JSON file's bytes. Unchanged input comes back as the same object.
-
-    Raises SourceError when the bytes do not decode or are no JSON.
-    """
-    return rewrite_document(data, options, path=path, tokenize=tokens)
 
 
 def tokens(text: str) -> Iterable[Token]:
@@ -54,3 +47,6 @@ def _refuse(text: str) -> None:
         raise SourceError(f"line {error.lineno}: no JSON: {error.msg}. Left as it was.") from None
     except RecursionError:
         raise SourceError("nested too deeply. Left as it was.") from None
+
+
+rewrite_bytes = partial(rewrite_document, tokenize=tokens)

@@ -1,14 +1,14 @@
-"""pyproject.toml and setup.cfg: settings, and the packages that a project depends on."""
+"""pyproject.toml: settings, and the packages that a project depends on."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
 
 from cuda2npu.formats import toml
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.installs import requirement
-from cuda2npu.model import Options, Result
 from cuda2npu.tokens import ConfigValue, PackageIndex, Requirement, Token
 
 _LISTS = re.compile(
@@ -20,15 +20,6 @@ _TABLES = re.compile(
     r"(?P<version>/version)?"
 )
 _INDEXES = re.compile(r"tool/(uv|poetry|pdm)/(.+/)?(index|source|find-links)/\d+(/url)?")
-
-
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
-    """Rewrite the file's bytes. Unchanged input comes back as the same object.
-
-    Raises SourceError when the bytes do not decode or are no TOML.
-    """
-    scan = _setup_tokens if path.endswith(".cfg") else tokens
-    return rewrite_document(data, options, path=path, tokenize=scan)
 
 
 def tokens(text: str) -> Iterable[Token]:
@@ -56,31 +47,4 @@ def _dependency(text: str, token: ConfigValue) -> Token | None:
     return None
 
 
-_SECTION = re.compile(r"\[(?P<name>[^\]]+)\]")
-_OPTION = re.compile(r"(?P<name>[\w.-]+)\s*[=:]\s*(?P<value>.*)")
-_REQUIRES = ("install_requires", "setup_requires", "tests_require")
-
-
-def _setup_tokens(text: str) -> Iterator[Token]:
-    """The dependencies that setup.cfg lists."""
-    section, listed, position = "", False, 0
-    for line in text.splitlines(keepends=True):
-        code = line.rstrip()
-        option = _OPTION.match(code)
-        if header := _SECTION.match(code):
-            section, listed = header["name"], False
-        elif option:
-            extras = section == "options.extras_require"
-            listed = extras or (section == "options" and option["name"] in _REQUIRES)
-            if listed and option["value"]:
-                found = requirement(option["value"], position + option.start("value"), "pip")
-                yield from (found,) if found else ()
-        elif listed and code.strip() and code[0].isspace() and not code.lstrip().startswith("#"):
-            indent = len(code) - len(code.lstrip())
-            room, more = position + len(code), line[len(code) :] + code[:indent] + "{}"
-            found = requirement(
-                code[indent:], position + indent, "pip", room=room if more[0] in "\r\n" else -1,
-                more=more,
-            )  # fmt: skip
-            yield from (found,) if found else ()
-        position += len(line)
+rewrite_bytes = partial(rewrite_document, tokenize=tokens)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.installs import requirement
-from cuda2npu.model import Options, Result
 from cuda2npu.tokens import PackageIndex, Token
 
 _LINE = re.compile(r"(?P<code>(?:\\\r?\n|(?!(?:(?<=\s)|^)#)[^\r\n])*)(?:#[^\r\n]*)?", re.M)
 _INDEX = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:\s*=\s*|\s+)(\S+)")
 _NEWLINE = re.compile(r"\r\n?|\n")
-
-
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
-    """Rewrite a requirements file's bytes. Unchanged input comes back as the same object.
-
-    Raises SourceError when the bytes do not decode.
-    """
-    return rewrite_document(data, options, path=path, tokenize=tokens)
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -39,3 +31,6 @@ def tokens(text: str) -> Iterator[Token]:
             found = requirement(code, start, "pip", room=-1 if hashed else line.end(), more=more)
             if found is not None:
                 yield found
+
+
+rewrite_bytes = partial(rewrite_document, tokenize=tokens)

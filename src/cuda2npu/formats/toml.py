@@ -6,12 +6,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.outline import Outline, Path
-from cuda2npu.model import Options, Result, SourceError
+from cuda2npu.model import SourceError
 from cuda2npu.tokens import Token
 
 _TOML: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -22,14 +23,6 @@ _STRING = re.compile(
 )
 _BARE_KEY = re.compile(r"[\w-]+")
 _BARE = re.compile(r"[^,\]}#\n]*[^,\]}#\s]")
-
-
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
-    """Rewrite a TOML file's bytes. Unchanged input comes back as the same object.
-
-    Raises SourceError when the bytes do not decode or are no TOML.
-    """
-    return rewrite_document(data, options, path=path, tokenize=tokens)
 
 
 def tokens(text: str) -> Iterable[Token]:
@@ -142,3 +135,6 @@ class _Scan:
     def _skip(self, pattern: re.Pattern[str]) -> None:
         match = pattern.match(self.text, self.position)
         self.position = match.end() if match else self.position
+
+
+rewrite_bytes = partial(rewrite_document, tokenize=tokens)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import yaml
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.outline import Outline
-from cuda2npu.model import Options, Result, SourceError
+from cuda2npu.model import SourceError
 from cuda2npu.tokens import Token
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 """Anchor and tag, which lead a scalar."""
-
-
-def rewrite_bytes(data: bytes, options: Options, *, path: str) -> tuple[bytes, Result]:
-    """Rewrite a YAML file's bytes. Unchanged input comes back as the same object.
-
-    Raises SourceError when the bytes do not decode or are no YAML.
-    """
-    return rewrite_document(data, options, path=path, tokenize=tokens)
 
 
 def tokens(text: str) -> Iterable[Token]:
@@ -58,3 +51,6 @@ def _events(text: str) -> Iterator[yaml.Event]:
         raise SourceError(f"{line}no YAML: {error.problem}. Left as it was.") from None
     except yaml.YAMLError as error:
         raise SourceError(f"no YAML: {' '.join(str(error).split())}. Left as it was.") from None
+
+
+rewrite_bytes = partial(rewrite_document, tokenize=tokens)
