@@ -18,7 +18,8 @@ from cuda2npu import formats
 from cuda2npu.formats import json as json_format
 from cuda2npu.formats import toml as toml_format
 from cuda2npu.formats import yaml as yaml_format
-from cuda2npu.model import Options, SourceError
+from cuda2npu.knowledge import BACKEND, DEVICE, FOREIGN, Knowledge
+from cuda2npu.model import FixLevel, Options, SourceError
 from cuda2npu.tokens import ConfigKey, ConfigValue, Token, Variable
 
 TOML: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -253,6 +254,36 @@ def test_values_with_escapes_are_reported_not_edited() -> None:
     new, result = formats.rewrite_bytes(data, EVERYTHING, path="c.json")
     assert new is data
     assert [finding.code for finding in result.remaining] == ["NPU831"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "fix", "applied"),
+    [
+        (frozenset(), FixLevel.UNSAFE, False),
+        (frozenset({BACKEND}), FixLevel.SAFE, True),
+        (frozenset({BACKEND, FOREIGN}), FixLevel.NONE, False),
+        (frozenset({DEVICE, BACKEND}), FixLevel.UNSAFE, False),
+    ],
+)
+def test_a_value_moves_when_the_code_that_reads_it_is_known(
+    kinds: frozenset[str], fix: FixLevel, applied: bool
+) -> None:
+    knowledge = Knowledge(
+        sinks={"dist_backend": kinds}, readers={"dist_backend": ("horovod in a.py:3",)}
+    )
+    data = b"dist:\n  dist_backend: nccl\n"
+    new, result = formats.rewrite_bytes(data, Options(), path="c.yaml", knowledge=knowledge)
+    (finding,) = result.findings
+    assert (finding.fix, finding.applied) == (fix, applied)
+    assert (new == b"dist:\n  dist_backend: hccl\n") == applied
+    assert ("horovod in a.py:3" in finding.message) == (FOREIGN in kinds)
+
+
+def test_a_key_of_any_name_that_feeds_a_device_is_one() -> None:
+    knowledge = Knowledge(sinks={"where": frozenset({DEVICE})})
+    new, _ = formats.rewrite_bytes(b"where: cuda\n", Options(), path="c.yaml", knowledge=knowledge)
+    assert new == b"where: npu\n"
+    assert formats.rewrite_bytes(b"where: cuda\n", EVERYTHING, path="c.yaml")[1].findings == ()
 
 
 def test_names_of_variables_are_told_from_keys() -> None:

@@ -96,6 +96,7 @@ PACK = Pack(
         "cuda2npu_codemods.frameworks",
         "cuda2npu_codemods.missing_names",
         "cuda2npu_codemods.configs",
+        "cuda2npu_codemods.trainer_configs",
         "cuda2npu_codemods.document_environment",
         "cuda2npu_codemods.dependencies",
         "cuda2npu_codemods.containers",
