@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from cuda2npu.knowledge import BACKEND, DEVICE
 from cuda2npu.rule import Fix, FixLevel, Report, leave, rewrite, rule
-from cuda2npu.tokens import ConfigValue, DocumentSite
+from cuda2npu.tokens import ConfigValue, DocumentSite, Token, Variable
 from cuda2npu_codemods.config_values import (
     DEEPSPEED_KEYS,
     listed_beside,
@@ -81,7 +81,7 @@ def _is_read_by_library(token: ConfigValue, site: DocumentSite) -> bool:
 @rule(
     "NPU831",
     "device-in-config",
-    on=ConfigValue,
+    on=(ConfigValue, Variable),
     words=("cuda",),
     fix=FixLevel.UNSAFE,
     why='a config names a CUDA device, which torch for CPU and NPU refuses: the NPU\'s is "npu". '
@@ -93,6 +93,13 @@ def _is_read_by_library(token: ConfigValue, site: DocumentSite) -> bool:
         rewrite('map_location = "cuda"\n', 'map_location = "npu"\n', path="c.toml"),
         rewrite("teacher: cuda:1\n", "teacher: npu:1\n", path="c.yaml"),
         rewrite("device: cuda:${rank}\n", "device: npu:${rank}\n", path="c.yaml"),
+        rewrite("ENV DEVICE=cuda:0 A=1\n", "ENV DEVICE=npu:0 A=1\n", path="Dockerfile"),
+        rewrite(
+            "environment:\n  - MODEL_DEVICE=cuda\n",
+            "environment:\n  - MODEL_DEVICE=npu\n",
+            path="compose.yml",
+        ),
+        leave("ENV BUILD=cuda\n", path="Dockerfile"),
         leave("device: &d\n  name: cuda\nother: *d\n", path="c.yaml"),
         leave("devices: [cpu, cuda, mps]\n", path="c.yaml"),
         leave("cuda: true\nextras: [cuda]\nfolder: cuda\n", path="c.yaml"),
@@ -100,14 +107,25 @@ def _is_read_by_library(token: ConfigValue, site: DocumentSite) -> bool:
         leave("# device: cuda\ndevice: cpu\n", path="c.yaml"),
     ),
 )
-def device_in_config(token: ConfigValue, site: DocumentSite) -> Fix | Report | None:
-    match = _DEVICE.fullmatch(token.value)
+def device_in_config(token: ConfigValue | Variable, site: DocumentSite) -> Fix | Report | None:
+    match = _DEVICE.fullmatch(token.value or "")
     if match is None or any(part in _HOST_OF_JOBS for part in PurePath(site.path).parts):
         return None
+    new = "npu" + (match["index"] or "")
+    if isinstance(token, Variable):
+        return _assigned(token, site, match[0], new)
     known = names_device(token.key) or DEVICE in site.project.feeds(token.key)
     if not (match["index"] or known):
         return None
     beside = {value.partition(":")[0] for value in listed_beside(token, site)}
     if beside & {*OTHER_ACCELERATORS, "npu"}:
         return None
-    return moved(token, site, "npu" + (match["index"] or ""), DEVICE)
+    return moved(token, site, new, DEVICE)
+
+
+def _assigned(variable: Variable, site: DocumentSite, old: str, new: str) -> Fix | None:
+    """The edit of ``NAME=value``; the value of ``NAME: value`` is a token of its own."""
+    start = variable.end + 1 + (site.text[variable.end + 1 : variable.end + 2] in ("'", '"'))
+    place = Token(site.text[start : start + len(old)], start, start + len(old))
+    stands = site.text[variable.end : variable.end + 1] == "=" and place.text == old
+    return Fix({place: new}, at=place) if stands and names_device(variable.text) else None
