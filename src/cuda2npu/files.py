@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cuda2npu.exclude import Exclude
-from cuda2npu.formats import FORMATS, format_of, format_of_script
+from cuda2npu.formats import FORMATS, format_of, format_of_script, is_data
 from cuda2npu.model import FileError, SourceError, UsageError
 
 NOTEBOOK = ".ipynb"
@@ -194,7 +194,7 @@ def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
         ):
             if relative.endswith(NOTEBOOK):
                 plan.notebooks += 1
-            elif _is_too_large(relative, entry):
+            elif is_data(relative, size(entry.path)):
                 plan.large.append(join(str(folder), relative))
             else:
                 yield _Found(relative, entry.is_symlink())
@@ -205,12 +205,6 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return entry.is_file()
     except OSError:  # a link that leads to itself
         return False
-
-
-def _is_too_large(relative: str, entry: os.DirEntry[str]) -> bool:
-    """Whether a file is data rather than what its format is read for."""
-    kind = format_of(relative)
-    return kind is not None and kind.limit is not None and size(entry.path) > kind.limit
 
 
 def _entries(

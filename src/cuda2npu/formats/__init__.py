@@ -85,6 +85,12 @@ def format_of(path: str) -> Format | None:
     return next((each for each in FORMATS if any(map(file.match, each.patterns))), None)
 
 
+def is_data(path: str, size: int) -> bool:
+    """Whether a file is too large to be what its format is read for."""
+    kind = format_of(path)
+    return kind is not None and kind.limit is not None and size > kind.limit
+
+
 def is_python(path: str) -> bool:
     """Whether a file counts as Python by its name; one of no known name does."""
     return (format_of(path) or PYTHON).holds_python
