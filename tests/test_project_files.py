@@ -116,3 +116,10 @@ def test_suppressions_in_documents(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("device: cuda  # cuda2npu: ignore[NPU831]\n")
     (tmp_path / "requirements.txt").write_text("# cuda2npu: skip-file\nflash_attn\n")
     assert run("check", ".", cwd=tmp_path).returncode == 0
+
+
+def test_the_shim_asks_for_torch_npu_and_edits_no_config(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.1.0\n")
+    (tmp_path / "c.yaml").write_text("env:\n  CUDA_VISIBLE_DEVICES: 0\n")
+    done = run("check", ".", "--target", "shim", "--format", "json", cwd=tmp_path)
+    assert [item["code"] for item in json.loads(done.stdout)["findings"]] == ["NPU840"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cuda2npu.rule import FixLevel, Report, leave, report, rule
+from cuda2npu.rule import FixLevel, Report, Target, leave, report, rule
 from cuda2npu.tokens import ConfigKey, ConfigValue, DocumentSite, Instruction, Token, Variable
 
 _CUDA_IMAGE = re.compile(
@@ -23,13 +23,14 @@ _CANN = (
     "NPU850",
     "cuda-image",
     on=(Instruction, ConfigValue, Variable),
-    words=("nvidia", "nvcr.io", "pytorch/pytorch", "cuda", "gpu"),
+    words=("nvidia", "nvcr.io", "pytorch/pytorch", "cuda", "gpu", "-cu1"),
     fix=FixLevel.NONE,
     why="this image holds CUDA: " + _CANN,
     examples=(
         report("FROM nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04 AS build\n", path="Dockerfile"),
         report("FROM pytorch/pytorch:2.1.0-cuda11.8-cudnn8-runtime\n", path="train.Dockerfile"),
         report("FROM nvidia/cuda:$CUDA-devel-ubuntu${UBUNTU}\n", path="Dockerfile"),
+        report("FROM example/train:py3.12-cu130-2.11.0\n", path="Dockerfile"),
         report("ARG BASE=nvcr.io/nvidia/pytorch:23.10-py3\nFROM $BASE\n", path="Dockerfile"),
         report("services:\n  a:\n    image: nvcr.io/nvidia/pytorch:23.10-py3\n", path="c.yaml"),
         report("jobs:\n  test:\n    container: nvidia/cuda:12.1.0-base\n", path="ci.yml"),
@@ -38,6 +39,7 @@ _CANN = (
         leave("image: figures/cuda.png\nrepo: nvidia/nemo\n", path="c.yaml"),
     ),
     source="the Ascend organisation's image repositories, and Dockerfiles that build on them",
+    targets=(Target.NPU, Target.SHIM),
 )  # fmt: skip
 def cuda_image(token: Instruction | ConfigValue | Variable, site: DocumentSite) -> Report | None:
     if isinstance(token, Instruction):
@@ -77,6 +79,7 @@ _VISIBLE = (
         leave("ENV NVIDIA_API_KEY=x\n", path="Dockerfile"),
     ),
     source="Ascend Docker Runtime's manual",
+    targets=(Target.NPU, Target.SHIM),
 )
 def nvidia_container_variable(token: Variable, site: DocumentSite) -> Report | None:
     if token.text == "NVIDIA_VISIBLE_DEVICES":
@@ -105,6 +108,7 @@ def nvidia_container_variable(token: Variable, site: DocumentSite) -> Report | N
         leave("driver: nvidia\nvendor: nvidia\n", path="c.yaml"),
     ),
     source="docker-compose files for NPUs in public repositories; Ascend Docker Runtime's manual",
+    targets=(Target.NPU, Target.SHIM),
 )
 def nvidia_container_runtime(token: ConfigValue, site: DocumentSite) -> Report | None:
     reserved = token.key == "driver" and "devices" in token.path
@@ -129,6 +133,7 @@ def nvidia_container_runtime(token: ConfigValue, site: DocumentSite) -> Report |
         leave("homepage: developer.nvidia.com/cuda\n", path="c.yaml"),
     ),
     source="Ascend's device plugin for Kubernetes",
+    targets=(Target.NPU, Target.SHIM),
 )
 def kubernetes_gpu(token: ConfigKey | ConfigValue, site: DocumentSite) -> Report | None:
     name = token.key if isinstance(token, ConfigKey) else token.value
@@ -153,6 +158,7 @@ _GPU_RUNNER = re.compile(r"(^|[-_.])(gpu|nvidia|cuda|a100|h100|t4|v100)", re.I)
         leave("jobs:\n  t:\n    runs-on: ubuntu-latest\n", path=".github/workflows/ci.yml"),
         leave("group: gpu\n", path="c.yaml"),
     ),
+    targets=(Target.NPU, Target.SHIM),
 )
 def gpu_scheduling(token: ConfigValue, site: DocumentSite) -> Report | None:
     gres = r"(--gres[= ])gpu(:\S+)?" if token.key != "gres" else r"gpu(:\S+)?"

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 
 from cuda2npu.releases import RELEASES
-from cuda2npu.rule import Fix, FixLevel, Report, leave, report, rewrite, rule
+from cuda2npu.rule import Fix, FixLevel, Report, Target, leave, report, rewrite, rule
 from cuda2npu.tokens import ConfigValue, DocumentSite, PackageIndex, Requirement, Token
 from cuda2npu_codemods.distributions import WORDS, advice_for
 
@@ -49,6 +49,7 @@ _ELSEWHERE = re.compile(
         leave("torchmetrics\n# torch\n", path="requirements.txt"),
     ),
     source=_SOURCE,
+    targets=(Target.NPU, Target.SHIM),
 )
 def torch_without_torch_npu(token: Requirement, site: DocumentSite) -> Fix | Report | None:
     if not _is_torch(token) or is_for_others(site.path) or "torch_npu" in site.text:
@@ -172,6 +173,7 @@ _TORCH_FAMILY = ("torch", "torchvision", "torchaudio", "torchtext", "torchdata")
         leave("a==1+custom\n", path="requirements.txt"),
     ),
     source=_SOURCE,
+    targets=(Target.NPU, Target.SHIM),
 )
 def cuda_build(token: Requirement, site: DocumentSite) -> Fix | Report | None:
     local = _LOCAL.search(token.text)
@@ -217,6 +219,7 @@ _CUDA_IN_ADDRESS = re.compile(r"[/+_-](cu|cuda)\d+([./_-]|%2B|$)|(?<=[/.])nvidia
         leave("--index-url https://wheels.example/whl/cpu\n", path="requirements.txt"),
         leave("--index-url https://wheels.example/simple\n", path="requirements.txt"),
     ),
+    targets=(Target.NPU, Target.SHIM),
 )  # fmt: skip
 def cuda_package_index(token: PackageIndex, site: DocumentSite) -> Fix | Report | None:
     tail = _TAIL.search(token.text)
@@ -263,6 +266,7 @@ _NAME = ("project", "name")
         leave("dependencies:\n  - cudatoolkit-free\n", path="environment.yml"),
     ),
     source="libraries.py says where the answers come from",
+    targets=(Target.NPU, Target.SHIM),
 )
 def cuda_package(token: Requirement, site: DocumentSite) -> Report | None:
     advice = advice_for(token.package)

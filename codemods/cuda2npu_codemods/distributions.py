@@ -22,6 +22,7 @@ _IMPORTS = {
     "faiss-gpu": "faiss",
     "flash-attn": "flash_attn",
     "flash-attn-3": "flash_attn",
+    "flash-attn-4": "flash_attn",
     "flash-attention": "flash_attn",
     "flashinfer": "flashinfer",
     "flashinfer-python": "flashinfer",

@@ -13,7 +13,7 @@ from cuda2npu.tokens import ConfigValue, PackageIndex, Requirement, Token
 
 _LISTS = re.compile(
     r"(project/(dependencies|optional-dependencies/[^/]+)|dependency-groups/[^/]+"
-    r"|tool/uv/(dev|constraint)-dependencies)/\d+"
+    r"|tool/uv/(dev|constraint|override)-dependencies)/\d+"
 )
 _TABLES = re.compile(
     r"tool/(poetry|pixi|pdm)/(.+/)?(dependencies|dev-dependencies|pypi-dependencies)/(?P<name>[^/]+)"
