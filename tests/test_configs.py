@@ -297,3 +297,16 @@ def test_names_of_variables_are_told_from_keys() -> None:
     keys = [token.key for token in tokens if isinstance(token, ConfigKey)]
     assert "CUDA_VISIBLE_DEVICES" in keys
     assert "D" in keys
+
+
+@pytest.mark.parametrize(
+    ("text", "applied"),
+    [
+        ("distributed_type: MULTI_GPU\nnum_machines: 2\nmachine_rank: 0\n", True),
+        ("distributed_type: MULTI_GPU\nmode: fast\n", False),
+    ],
+)
+def test_a_config_of_accelerate_is_known_by_its_keys(text: str, applied: bool) -> None:
+    new, result = formats.rewrite_bytes(text.encode(), Options(), path="a.yaml")
+    assert (b"MULTI_NPU" in new) == applied
+    assert [finding.code for finding in result.findings] == ["NPU833"]

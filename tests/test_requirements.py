@@ -126,14 +126,15 @@ def test_a_conda_environment() -> None:
     assert all(text[token.start : token.end] == token.text for token in tokens)
 
 
-def test_instructions_of_a_dockerfile() -> None:
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_instructions_of_a_dockerfile(end: str) -> None:
     text = (
         "# syntax=docker/dockerfile:1\n# FROM nvidia/cuda\nfrom base AS b\nENV A=1 \\\n    # no\n"
         '    B="2 3"\nENV C some text\nARG D\nRUN export FORCE_CUDA=1 && \\\n\n'
         "  # pip install apex\n  CUDA_VISIBLE_DEVICES=0 pip install -U 'torch>=2' -r r.txt \\\n"
         "  --index-url https://w.example/whl/cu118 && apt-get install -y git libnccl2=2.1\n"
         'RUN <<EOF\npip install xformers\nEOF\nCMD ["x"]'
-    )
+    ).replace("\n", end)
     tokens = list(dockerfile.tokens(text))
     words = [token.keyword for token in tokens if isinstance(token, Instruction)]
     assert words == ["FROM", "ENV", "ENV", "ARG", "RUN", "RUN", "CMD"]
@@ -147,6 +148,15 @@ def test_instructions_of_a_dockerfile() -> None:
     ]  # fmt: skip
     assert indexes(tokens) == ["https://w.example/whl/cu118"]
     assert all(text[token.start : token.end] == token.text for token in tokens)
+
+
+@pytest.mark.parametrize(
+    ("version", "advised"), [("==1.10", "2.1.0"), ("==2.2.0", "2.3.1"), ("==9.0", RELEASES[-1])]
+)
+def test_a_torch_without_torch_npu_is_told_the_next_release(version: str, advised: str) -> None:
+    text = f"torch{version}\n".encode()
+    (finding,) = formats.rewrite_bytes(text, EVERYTHING, path="requirements.txt")[1].findings
+    assert f"torch-npu=={advised}.*" in finding.message
 
 
 def test_an_escape_of_its_own() -> None:

@@ -139,15 +139,10 @@ def _pinned(version: str) -> str:
 
 
 def _nearest(version: str) -> str:
-    """The release nearest to the first version that is named."""
+    """The first release that is no older than the first version that is named."""
     match = re.search(r"\d+(\.\d+)*", version)
-    wanted = ((*_numbers(match[0]), 0, 0) if match else (0, 0, 0))[:3]
-
-    def distance(release: str) -> int:
-        major, minor, patch = (abs(a - b) for a, b in zip(_numbers(release), wanted, strict=True))
-        return major * 1_000_000 + minor * 1_000 + patch
-
-    return min(RELEASES, key=distance)
+    wanted = _numbers(match[0]) if match else ()
+    return next((each for each in RELEASES if _numbers(each) >= wanted), RELEASES[-1])
 
 
 _LOCAL = re.compile(r"\+(cu\d+)[\w.]*")

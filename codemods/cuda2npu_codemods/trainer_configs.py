@@ -39,6 +39,7 @@ def lightning_in_config(token: ConfigValue, site: DocumentSite) -> Report | None
 
 
 _ACCELERATE_KEYS = {"compute_environment", "num_processes", "num_machines", "machine_rank"}
+"""Two of these beside ``distributed_type`` say that accelerate reads the file."""
 
 
 @rule(
@@ -54,15 +55,16 @@ _ACCELERATE_KEYS = {"compute_environment", "num_processes", "num_machines", "mac
             "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_NPU\nnum_processes: 8\n",
             path="accelerate.yaml",
         ),
-        leave("distributed_type: MULTI_GPU\nmode: fast\n", path="own.yaml"),
+        leave("kind: MULTI_GPU\n", path="own.yaml"),
     ),
     source="accelerate 1.11: DistributedType, and commands/launch.py, which treats both alike",
 )
 def accelerate_config(token: ConfigValue, site: DocumentSite) -> Fix | Report | None:
     if token.path != ("distributed_type",) or token.value != "MULTI_GPU":
         return None
-    known = _ACCELERATE_KEYS & root_keys(site)
-    return replaced(token, "MULTI_NPU") if len(known) > 1 else None
+    edits = token.becomes("MULTI_NPU")
+    known = len(_ACCELERATE_KEYS & root_keys(site)) > 1
+    return Fix(edits, level=FixLevel.SAFE if known else FixLevel.UNSAFE) if edits else Report()
 
 
 @rule(

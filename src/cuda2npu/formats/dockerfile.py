@@ -10,7 +10,7 @@ from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.installs import command_tokens
 from cuda2npu.tokens import Instruction, Token, Variable
 
-_COMMENT = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|$)")
+_COMMENT = re.compile(r"[ \t]*(?:#[^\n]*)?\r?(?:\n|$)")
 _COMMENTED = re.compile(r"^[ \t]*#[^\n]*", re.M)
 _VALUE = r"(?P<value>\"[^\"]*\"|'[^']*'|(?:\\.|[^\s\\])*)"
 _PAIR = re.compile(rf"(?<=\s)(?P<name>[A-Za-z_]\w*)(?:={_VALUE}|(?P<nothing>(?=\s*$)))")
