@@ -52,7 +52,8 @@ def test_requirement_lines(line: str, expected: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     "line",
     ["", "-r torch.txt", "-e .", "--no-binary torch", "./torch-2.1.whl", "https://x.example/t.whl",
-     "git+https://git.example/torch.git", "#torch", "torch 2.1", "{{ torch }}", "==1"],
+     "git+https://git.example/torch.git", "#torch", "torch 2.1", "{{ torch }}", "==1",
+     "torch==1" + ",>=2" * 3000 + " x", "torch" + "=" * 3000 + " x"],
 )  # fmt: skip
 def test_other_lines_ask_for_no_package(line: str) -> None:
     assert asked(list(requirements.tokens(line))) == []

@@ -73,12 +73,10 @@ def _spans(text: str, escape: str) -> Iterator[tuple[int, int]]:
             continue
         position = _end_of_line(text, position)
         heredocs = _HEREDOC.findall(text[start:position]) if "<<" in text[start:position] else []
-        goes_on = text[start:position].rstrip().endswith(escape)
-        while goes_on and position < len(text):
-            line, position = position, _end_of_line(text, position)
-            goes_on = bool(_COMMENT.fullmatch(text, line, position)) or text[
-                line:position
-            ].rstrip().endswith(escape)
+        line = text[start:position]
+        while position < len(text) and (line.rstrip().endswith(escape) or _COMMENT.fullmatch(line)):
+            begin, position = position, _end_of_line(text, position)
+            line = text[begin:position]
         for name in heredocs:
             close = re.compile(rf"^\s*{name}\s*$", re.M).search(text, position)
             position = _end_of_line(text, close.start() + 1) if close else len(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from cuda2npu.tokens import PackageIndex, Requirement, Token
@@ -11,10 +11,11 @@ from cuda2npu.tokens import PackageIndex, Requirement, Token
 _NAME = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
 _PIP = re.compile(
     rf"(?P<name>{_NAME})\s*(?:\[[^\]]*\])?\s*"
-    r"(?:\(?\s*(?P<version>(?:[=<>!~]=?=?\s*[^\s;,()#\\]+\s*,?\s*)+)\)?|(?P<url>@\s*\S+))?"
+    r"(?:\(?(?P<version>[=<>!~][^;()#\\]*?)\)?|(?P<url>@\s*\S+))?"
     r"[\s\\]*(?P<rest>;.*|--hash.*)?$",
     re.S,
 )
+_CLAUSE = re.compile(r"\s*[=<>!~]=?=?\s*[^\s=<>~]+\s*")
 _CONDA = re.compile(
     rf"(?:[\w./-]+::)?(?P<name>{_NAME})(?P<version>\s*[=<>!~].*|\s+[\d*].*)?$", re.S
 )
@@ -29,10 +30,12 @@ def requirement(
 ) -> Requirement | None:
     """The requirement that a piece of a file is; None when it is something else."""
     match = _GRAMMAR[installer].match(text)
-    if match is None:
+    version = match["version"] or "" if match else ""
+    clauses = filter(None, version.split(",")) if installer == "pip" else ()
+    if match is None or not all(map(_CLAUSE.fullmatch, clauses)):
         return None
     package = re.sub(r"[-_.]+", "-", match["name"]).lower()
-    version = re.sub(r"\s+", "", match["version"] or "").rstrip(",")
+    version = re.sub(r"\s+", "", version).rstrip(",")
     return Requirement(text, start, start + len(text), package, version, installer, room, more)
 
 
@@ -41,6 +44,7 @@ _COMMAND = re.compile(
     r"(?:-\S+\s+)*(?P<verb>install|create|download|wheel)\b(?P<words>(?:\\\r?\n|[^\n;&|])*)"
 )
 _WORD = re.compile(r"""(?:"[^"\n]*"|'[^'\n]*'|\\\r?\n|[^\s"'])+""")
+_INSTALLERS: Mapping[str, Installer] = {"pip": "pip", "apt": "apt"}
 _TAKES_VALUE = frozenset(
     "-r -c -e -t -i -f -n -p --requirement --constraint --editable --target --index-url "
     "--extra-index-url --find-links --trusted-host --python --channel --name --prefix --file "
@@ -52,10 +56,7 @@ _INDEX_OPTIONS = ("-i", "-f", "--index-url", "--extra-index-url", "--find-links"
 def command_tokens(text: str, offset: int = 0) -> Iterator[Token]:
     """The requirements and indexes in the commands that install packages; shell or the like."""
     for command in _COMMAND.finditer(text):
-        tool = command["tool"]
-        installer: Installer = (
-            "pip" if tool.startswith("pip") else "apt" if tool.startswith("apt") else "conda"
-        )
+        installer = _INSTALLERS.get(re.sub(r"\W.*|\d.*", "", command["tool"]), "conda")
         option = ""
         for word in _WORD.finditer(text, command.start("words"), command.end("words")):
             bare, start = _unquoted(word[0], word.start() + offset)

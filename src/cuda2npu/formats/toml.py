@@ -123,6 +123,8 @@ class _Scan:
 
     def _string(self) -> str:
         raw = self._take(_STRING.match(self.text, self.position))
+        if "\\" not in raw and not raw.startswith(('"""', "'''")):
+            return raw[1:-1]
         value = _TOML.loads(f"x = {raw}")["x"]
         assert isinstance(value, str)
         return value
