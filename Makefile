@@ -9,12 +9,12 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test lint bench clean
 .DEFAULT_GOAL := demo
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "Python 3.10 or newer is needed: make PYTHON=python3.12 …" >&2; exit 1; }
 	@echo "Setting up $(VENV) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,smoke]' \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,smoke,transformers]' \
 		|| { echo "torch and torch-npu 2.13 could not be installed: they need Linux, Python 3.10 to 3.13 and 2 GB" >&2; \
 			echo "of disk. Rewriting alone needs neither: $(PYTHON) -m pip install ." >&2; exit 1; }
 	@touch $@
@@ -26,7 +26,7 @@ demo: $(STAMP)
 	@echo "The one edit that changes results, bilinear to nearest, is found by the layer it changes."
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -q -n 2
+	@CUDA2NPU_ALL_TESTS=1 $(BIN)/python -m pytest -q -n 2
 
 lint: $(STAMP)
 	@echo "== ruff check";  $(BIN)/ruff check .

@@ -11,12 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from cuda2npu.simulator import SimulatorError, build, elf
 
-needs_torch_npu = pytest.mark.skipif(
-    find_spec("torch_npu") is None, reason="torch_npu is not installed"
-)
+needs_torch_npu = needs("torch_npu")
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="there is no C compiler"
 )

@@ -7,15 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from cuda2npu.simulator import command
 from cuda2npu.simulator.environment import Simulation
 
-pytestmark = pytest.mark.skipif(find_spec("torch_npu") is None, reason="torch_npu is not installed")
+pytestmark = needs("torch_npu")
 SIMULATE = [sys.executable, "-m", "cuda2npu", "simulate"]
 BANNER = "names, placement, dtypes and control flow are checked; kernel accuracy and speed are not"
 

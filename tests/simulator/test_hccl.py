@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
+from needs import needs
 from running import names, outcomes
 
-pytestmark = pytest.mark.skipif(find_spec("torch_npu") is None, reason="torch_npu is not installed")
+pytestmark = needs("torch_npu")
 
 
 @pytest.mark.parametrize("case", names("collectives.py"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 from running import simulate
 
-pytestmark = pytest.mark.skipif(find_spec("torch_npu") is None, reason="torch_npu is not installed")
+pytestmark = needs("torch_npu")
 
 SCRIPT = """\
 import torch

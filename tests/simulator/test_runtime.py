@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from needs import needs
 
-pytestmark = pytest.mark.skipif(find_spec("torch_npu") is None, reason="torch_npu is not installed")
+pytestmark = needs("torch_npu")
 Done = subprocess.CompletedProcess[str]
 
 

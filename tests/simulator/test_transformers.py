@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
+from needs import needs
 from running import names, outcomes
 
-needed = ("torch_npu", "transformers", "accelerate")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        any(find_spec(name) is None for name in needed), reason=f"needs {', '.join(needed)}"
-    ),
-]
+pytestmark = needs("torch_npu", "transformers", "accelerate")
 
 
 @pytest.mark.parametrize("case", names("transformer_models.py"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import missing
 
 from cuda2npu.model import Options
 from cuda2npu.smoke.stage import Report, Request, smoke
@@ -16,7 +16,7 @@ from smoke.support import PROGRAMS, TIMEOUT, Smoke
 @pytest.fixture(scope="session")
 def torch_npu() -> str:
     """The release that is installed; without it, what needs the NPU is skipped."""
-    if find_spec("torch") is None or find_spec("torch_npu") is None:
+    if missing("torch", "torch_npu"):
         pytest.skip("torch and torch_npu are not installed: pip install 'cuda2npu[smoke]'")
     if shutil.which("cc") is None and shutil.which("gcc") is None:
         pytest.skip("there is no C compiler, which the simulated NPU is built with")

@@ -28,4 +28,4 @@ def call(name: str, inputs: list[Any], outputs: list[Any], number: int = 1, **mo
 
 
 def run_of(events: list[Values], values: Values, **more: Any) -> Run:
-    return Run(events, [], {}, values, **more)
+    return Run(Path(), events, [], {}, values, **more)

@@ -66,3 +66,42 @@ def test_a_reference_that_fails_is_told_as_such(run: Smoke, folder: Path) -> Non
     assert report.failures[0].which == "reference"
     assert report.failures[0].summary == "ValueError: no data here"
     assert "smoke/child.py" not in report.failures[0].traceback
+
+
+SHORT = "import torch\ntorch.nn.Linear(2, 2).cuda()(torch.ones(1, 2).cuda())\n"
+NOTICE = b"simulated NPU: names, placement"
+
+
+def test_a_terminal_is_told_once_that_it_is_simulated(folder: Path, torch_npu: str) -> None:
+    """At the start; a report that is read elsewhere says it too."""
+    (folder / "short.py").write_text(SHORT)
+    command = [sys.executable, "-m", "cuda2npu", "smoke", "short.py"]
+    terminal, other = os.openpty()
+    with subprocess.Popen(command, cwd=folder, stdout=other, stderr=other) as started:
+        os.close(other)
+        shown = b"".join(iter(lambda: _read(terminal), b""))
+    assert started.returncode == 0, shown
+    assert shown.count(NOTICE) == 1
+    assert shown.index(NOTICE) < shown.index(b"layer")
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=300)
+    assert (done.stdout.count(NOTICE), done.stderr.count(NOTICE)) == (1, 1)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # nobody writes any more
+        return b""
+
+
+def test_a_capture_is_not_replaced_unasked(folder: Path, torch_npu: str) -> None:
+    (folder / "short.py").write_text(SHORT)
+    command = ("capture", "short.py", "-o", "kept")
+    assert cuda2npu(*command, cwd=folder).returncode == 0
+    made = (folder / "kept" / "manifest.json").stat().st_ino
+    refused = cuda2npu(*command, cwd=folder)
+    assert refused.returncode == 2
+    assert "--force replaces it" in refused.stderr
+    assert (folder / "kept" / "manifest.json").stat().st_ino == made
+    assert cuda2npu(*command, "--force", cwd=folder).returncode == 0
+    assert (folder / "kept" / "manifest.json").stat().st_ino != made

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.process import run_child
 from cuda2npu.smoke.spec import RECORD, Spec
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+pytestmark = needs("torch")
 
 SCRIPT = """
 import os

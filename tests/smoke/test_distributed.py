@@ -14,8 +14,8 @@ from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.outcome import Comparison, First, Row, Status
 from cuda2npu.smoke.ranks import across, read_runs, run_ranks
 from cuda2npu.smoke.spec import Spec
-from cuda2npu.smoke.stage import Report
-from smoke.support import Smoke
+from cuda2npu.smoke.stage import Report, Request, capture
+from smoke.support import TIMEOUT, Smoke
 from smoke.test_end_to_end import explain
 from smoke.test_process import gone
 
@@ -57,6 +57,35 @@ def test_processes_that_the_script_starts(run: Smoke, folder: Path) -> None:
     report = run("spawn.py", devices=2, steps=3)
     agrees(report, ranks=2, losses=3)
     assert still_running(folder) == []
+
+
+@pytest.mark.parametrize("style", ["wrapped", "sharded"])
+def test_a_model_that_is_sharded(run: Smoke, folder: Path, style: str) -> None:
+    """Each rank is compared by its own shards, with names as in the model that was sharded."""
+    saved = folder / "saved.pt"
+    arguments = ("--save", str(saved)) if style == "wrapped" else ("--fully-shard",)
+    report = run("fsdp.py", nproc=2, steps=0, arguments=arguments)
+    agrees(report, ranks=2, losses=2)
+    assert report.comparison is not None
+    names = [row.name for row in report.comparison.rows if row.kind == "layer"]
+    root = "FullyShardedDataParallel" if style == "wrapped" else "FSDPModel"
+    assert {root, f"{root}.blocks.1.mlp.0", f"{root}.head"} <= set(names)
+    if style == "wrapped":
+        assert saved.stat().st_size > 1000, "saving gathers all shards on the CPU"
+    assert still_running(folder) == []
+
+
+@pytest.mark.parametrize("nproc", [2, 0])
+def test_all_processes_are_captured(run: Smoke, folder: Path, tmp_path: Path, nproc: int) -> None:
+    """Those of a launcher, and those that the script starts."""
+    name, steps = ("ddp.py", 2) if nproc else ("spawn.py", 3)
+    kept = tmp_path / "kept"
+    request = Request(folder / name, steps=steps, timeout=TIMEOUT, nproc=nproc, devices=2)
+    assert not capture(request, kept).failures
+    assert sorted(path.name for path in kept.iterdir()) == ["manifest.json", "rank0", "rank1"]
+    report = run(name, nproc=nproc, devices=2, steps=steps, reference=kept)
+    agrees(report, ranks=2, losses=steps)
+    assert report.reference_name.startswith("captured on")
 
 
 def test_gradients_that_are_not_averaged_are_found(
@@ -144,6 +173,31 @@ def test_time_is_up_in_a_collective(
     assert "in all_reduce" in ended[0].output
     assert "in barrier" in ended[1].output
     assert all(gone(int((tmp_path / rank).read_text())) for rank in "01")
+
+
+UNEVEN = """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+own = torch.full((rank + 1,), float(rank)).cuda()
+found = [torch.zeros(1).cuda(), torch.zeros(2).cuda()]
+dist.all_gather(found, own)
+sent = [torch.full((size,), rank + 3.0).cuda() for size in ((2, 1), (1, 1))[rank]]
+got = [torch.zeros((2, 1)[rank]).cuda(), torch.zeros(1).cuda()]
+work = dist.all_to_all(got, sent, async_op=True)
+work.wait()
+values = torch.cat(found + got)
+assert values.tolist() == [0, 1, 1] + ([3, 3, 4] if rank == 0 else [3, 4])
+torch.nn.Identity().cuda()(values * (rank + 1))
+"""
+
+
+def test_collectives_of_different_sizes(run: Smoke, folder: Path) -> None:
+    (folder / "uneven.py").write_text(UNEVEN)
+    report = run("uneven.py", nproc=2)
+    assert report.code == 0, explain(report)
+    assert sorted(report.ranks) == [0, 1]
 
 
 FAILS = """

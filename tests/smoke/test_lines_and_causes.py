@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cuda2npu.model import Options
 from cuda2npu.smoke.causes import cause_of
+from cuda2npu.smoke.failure import Failure, failure
 from cuda2npu.smoke.lines import class_lines, original_line, pair
+from cuda2npu.smoke.overlay import rewritten
+from cuda2npu.smoke.process import Ended
+from smoke.support import run_of
 
 OLD = ["import torch", "", "a = x.cuda()", "b = 1", "c = y.cuda()", "d = 2"]
 NEW = ["import torch", "import torch_npu", "", "a = x.npu()", "b = 1", "c = y.npu()", "d = 2"]
@@ -86,3 +91,44 @@ def test_signals() -> None:
     cause = cause_of("", "", -11)
     assert cause is not None
     assert cause.name == "crash"
+
+
+def failed(folder: Path, kind: str, message: str, *, unsafe: bool = False) -> Failure:
+    """A script whose rewritten third line raised on the NPU."""
+    script = folder / "script.py"
+    script.write_text("import torch\nmajor, _ = torch.cuda.get_device_capability()\n")
+    overlay = rewritten([script], folder, folder / "copy", Options(unsafe=unsafe))
+    where = {"file": str(folder / "copy" / "script.py"), "line": 3 if unsafe else 2}
+    error = {"type": kind, "message": message, "frames": [where], "text": "Traceback"}
+    output = (
+        "no data in /data\n"
+        "[W1130 15:12:17.452228441 NPUCachingAllocator.cpp:168] Warning: padding (function)\n"
+    )
+    found = failure("npu", run_of([], {}, error=error), Ended(1, False, 1.0, output), overlay)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "unsafe"),
+    [("AssertionError", "Torch not compiled with CUDA enabled", False),
+     ("TypeError", "cannot unpack non-iterable NoneType object", True)],
+)  # fmt: skip
+def test_what_a_rule_knows_of_the_line_is_the_cause(
+    tmp_path: Path, kind: str, message: str, unsafe: bool
+) -> None:
+    cause = failed(tmp_path, kind, message, unsafe=unsafe).cause
+    assert cause is not None
+    assert cause.name == "NPU130 device-capability"
+    assert "returns None" in cause.text
+    assert "cuda2npu rules NPU130" in cause.cure
+
+
+def test_a_cause_that_is_certain_stays(tmp_path: Path) -> None:
+    cause = failed(tmp_path, "RuntimeError", "NPU out of memory").cause
+    assert cause is not None
+    assert cause.name == "out of memory"
+
+
+def test_a_script_that_exits_is_shown_with_its_own_last_words(tmp_path: Path) -> None:
+    assert failed(tmp_path, "SystemExit", "1").traceback == "no data in /data\n"

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from cuda2npu.smoke import process
 from cuda2npu.smoke.npu import reference_environment
@@ -19,7 +19,7 @@ from cuda2npu.smoke.process import run_child
 from cuda2npu.smoke.spec import RECORD, Spec
 
 pytestmark = [
-    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
+    needs("torch"),
     pytest.mark.skipif(os.name != "posix", reason="process groups are POSIX"),
 ]
 
@@ -104,7 +104,12 @@ def test_interrupted(tmp_path: Path) -> None:
         "-o",
         str(tmp_path / "kept"),
     ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as capture:
+    # A shell lets what it starts in the background ignore SIGINT, this test run among it.
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as capture:
         for _ in range(600):
             if pid.exists() and pid.read_text():
                 break

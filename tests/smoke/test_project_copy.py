@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cuda2npu.model import Options
-from cuda2npu.smoke.closure import closure, project_root
-from cuda2npu.smoke.overlay import rewritten
+from cuda2npu.smoke.overlay import not_rewritten, rewritten
+from cuda2npu.smoke.project import module_file, project_root
 from cuda2npu.smoke.spec import SmokeError
 
 
@@ -31,20 +31,33 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def test_closure(project: Path) -> None:
-    found = {str(path.relative_to(project)) for path in closure(project / "train.py", project)}
-    assert found == {
-        "train.py", "helpers.py", "models/__init__.py", "models/net.py", "models/other.py",
-        "models/parts/__init__.py", "models/parts/up.py",
-    }  # fmt: skip
+@pytest.fixture
+def files(project: Path) -> list[Path]:
+    """What the script was seen to read."""
+    names = "train.py helpers.py models/__init__.py models/net.py models/other.py".split()
+    return [project / name for name in names]
 
 
-def test_a_script_in_a_folder_finds_the_project_above_it(project: Path) -> None:
-    (project / "tools").mkdir()
-    script = project / "tools" / "run.py"
-    script.write_text("import helpers\n")
-    assert project_root(script, project.parent) == project
-    assert project / "helpers.py" in closure(script, project)
+def test_a_script_in_a_folder_belongs_to_the_project_above_it(project: Path) -> None:
+    assert project_root(project / "tools" / "run.py", project.parent) == project
+
+
+def test_the_file_of_a_module(project: Path) -> None:
+    (project / "models" / "__main__.py").write_text("")
+    (project / "models" / "__init__.py").write_text("raise RuntimeError('nothing is imported')\n")
+    assert module_file("train", project) == project / "train.py"
+    assert module_file("models.parts.up", project) == project / "models" / "parts" / "up.py"
+    assert module_file("models", project) == project / "models" / "__main__.py"
+    assert module_file("models.parts", project) is None, "it has no __main__"
+    assert module_file("models.missing", project) is None
+    assert module_file("train.missing", project) is None
+    assert module_file("data.words", project) is None
+
+
+def test_the_file_of_an_installed_module(project: Path) -> None:
+    found = module_file("pytest", project)
+    assert found is not None
+    assert found.name == "__main__.py"
 
 
 def test_the_root_of_a_script_alone(tmp_path: Path) -> None:
@@ -52,9 +65,10 @@ def test_the_root_of_a_script_alone(tmp_path: Path) -> None:
     assert project_root(script, tmp_path) in (tmp_path, *tmp_path.parents)
 
 
-def test_the_copy_is_rewritten_and_links_the_rest(project: Path, tmp_path: Path) -> None:
+def test_the_copy_is_rewritten_and_links_the_rest(
+    project: Path, files: list[Path], tmp_path: Path
+) -> None:
     before = {path: path.stat().st_mtime_ns for path in sorted(project.rglob("*"))}
-    files = closure(project / "train.py", project)
     overlay = rewritten(files, project, tmp_path / "copy", Options())
     copy = tmp_path / "copy"
     assert "torch.ones(1).npu()" in (copy / "models" / "other.py").read_text()
@@ -65,21 +79,50 @@ def test_the_copy_is_rewritten_and_links_the_rest(project: Path, tmp_path: Path)
     assert {path: path.stat().st_mtime_ns for path in sorted(project.rglob("*"))} == before
 
 
-def test_a_given_rewriting_takes_the_place_of_the_script(project: Path, tmp_path: Path) -> None:
+def test_what_was_read_as_it_is(project: Path, files: list[Path], tmp_path: Path) -> None:
+    """Told is what rewriting would have changed, and why it was not."""
+    copy = tmp_path / "copy"
+    outside = tmp_path / "outside.py"
+    outside.write_text("import torch\nx = torch.ones(1).cuda()\n")
+    overlay = rewritten(files, project, copy, Options())
+    read = [copy / "train.py", copy / "models" / "other.py", copy / "models" / "unused.py",
+            project / "helpers.py", project / "models" / "other.py", outside]  # fmt: skip
+    told = not_rewritten(read, overlay, Options())
+    assert [text.partition(": ")[0] for text in told] == [
+        str(project / "models" / "unused.py"), str(project / "models" / "other.py"), str(outside),
+    ]  # fmt: skip
+    assert "did not read it" in told[0]
+    assert "opened by its place" in told[1]
+    assert "outside the project" in told[2]
+
+
+def test_a_file_that_is_no_python_is_copied_and_told(project: Path, tmp_path: Path) -> None:
+    text = "print torch.cuda\n"
+    (project / "broken.py").write_text(text)
+    overlay = rewritten([project / "train.py", project / "broken.py"], project,
+                        tmp_path / "copy", Options())  # fmt: skip
+    assert (tmp_path / "copy" / "broken.py").read_text() == text
+    (told,) = not_rewritten([], overlay, Options())
+    assert told.startswith(str(project / "broken.py"))
+
+
+def test_a_given_rewriting_takes_the_place_of_the_script(
+    project: Path, files: list[Path], tmp_path: Path
+) -> None:
     given = tmp_path / "given.py"
     given.write_text("print('given')\n")
-    files = closure(project / "train.py", project)
     rewritten(files, project, tmp_path / "copy", Options(), given=given)
     assert (tmp_path / "copy" / "train.py").read_text() == "print('given')\n"
     assert ".npu()" in (tmp_path / "copy" / "models" / "other.py").read_text()
 
 
-def test_a_given_folder_takes_the_place_of_the_project(project: Path, tmp_path: Path) -> None:
+def test_a_given_folder_takes_the_place_of_the_project(
+    project: Path, files: list[Path], tmp_path: Path
+) -> None:
     given = tmp_path / "given"
     (given / "models").mkdir(parents=True)
     (given / "train.py").write_text("print('given')\n")
     (given / "models" / "other.py").write_text("x = 'given'\n")
-    files = closure(project / "train.py", project)
     rewritten(files, project, tmp_path / "copy", Options(), given=given)
     assert (tmp_path / "copy" / "models" / "other.py").read_text() == "x = 'given'\n"
 

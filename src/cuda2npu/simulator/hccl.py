@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from cuda2npu.simulator import uneven
 from cuda2npu.simulator.aliases import host_view
 from cuda2npu.simulator.libraries import library
 from cuda2npu.simulator.plans import plan_of
@@ -129,11 +130,31 @@ def _kernel(name: str) -> Callable[..., Any]:
         if name in ("_allgather_base_", "_reduce_scatter_base_"):  # Gloo counts the rows
             host[0], host[1] = host[0].view(-1), host[1].contiguous().view(-1)
         tensors = args[0]
-        work = _collective(plan, host, position, group_name)
-        done = _finished([work], [] if name == "barrier" else tensors).boxed()
+        works = _by_other_means(name, host, group_name)
+        if works is None:
+            works = [_collective(plan, host, position, group_name)]
+        done = _finished(works, [] if name == "barrier" else tensors).boxed()
         return (tensors, done) if name in _RETURNS_TENSORS else done
 
     return kernel
+
+
+def _by_other_means(name: str, host: list[Any], group_name: str) -> list[Any] | None:
+    """The works of a collective over sizes that Gloo does not know; None for any other."""
+    backend: Any = _hidden[group_name][1]
+    if name == "allgather_" and uneven.differ(host[0][0]):
+
+        def broadcast(tensor: Tensor, root: int) -> None:
+            options: Any = dist.BroadcastOptions()
+            options.rootRank = root
+            backend.broadcast([tensor], options).wait()
+
+        uneven.gather(host[0][0], host[1][0], backend.rank(), broadcast)
+        return []
+    if name == "alltoall_":  # of lists: the sizes of this rank do not tell those of the others
+        uneven.exchange(host[0], host[1], lambda *each: backend.alltoall_base(*each).wait())
+        return []
+    return None
 
 
 def _collective(plan: Any, host: list[Any], position: int, group_name: str) -> Any:

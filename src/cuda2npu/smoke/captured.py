@@ -1,43 +1,69 @@
-"""A reference that is kept: the record of a run and a manifest that is written last."""
+"""A reference that is kept: the records of a run and a manifest that is written last."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda2npu import __version__
 from cuda2npu.smoke.outcome import Run, read_run
+from cuda2npu.smoke.ranks import rank_folder
 from cuda2npu.smoke.spec import RECORD, TENSORS, SmokeError, Spec
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
+
+
+class Captured(NamedTuple):
+    """A reference as it is read back."""
+
+    runs: list[Run]
+    """Of each process that computed something."""
+    files: list[Path]
+    """The files of the project that were read, the script first."""
+    manifest: dict[str, Any]
 
 
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def check_target(target: Path) -> None:
-    """A folder that holds anything but a capture is not overwritten."""
+def check_target(target: Path, force: bool) -> None:
+    """Nothing is overwritten but a capture, and a whole one only where that was asked for."""
     if target.exists() and not target.is_dir():
         raise SmokeError(f"{target}: is a file; -o takes a folder")
-    if target.is_dir() and any(target.iterdir()) and not (target / RECORD).exists():
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    if not _holds_records(target):
         raise SmokeError(f"{target}: is not empty and holds no capture; take another folder")
+    if (target / MANIFEST).exists() and not force:
+        raise SmokeError(
+            f"{target}: holds a capture already; --force replaces it, another folder keeps it"
+        )
 
 
-def keep(folder: Path, target: Path, spec: Spec, run: Run) -> None:
-    """Put the record in ``folder`` at ``target`` in one step."""
+def _holds_records(folder: Path) -> bool:
+    return (folder / MANIFEST).exists() or any(folder.glob(f"*/{RECORD}"))
+
+
+def keep(target: Path, spec: Spec, nproc: int, runs: Sequence[Run], files: Iterable[Path]) -> None:
+    """Put the records of all processes at ``target`` in one step."""
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        for name in (RECORD, TENSORS):
-            shutil.copyfile(folder / name, staging / name)
-        manifest = _manifest(staging, spec, run)
+        for number, run in enumerate(runs):
+            rank_folder(staging, number).mkdir()
+            for name in (RECORD, TENSORS):
+                shutil.copyfile(run.folder / name, rank_folder(staging, number) / name)
+        manifest = _manifest(staging, spec, nproc, runs, files)
         (staging / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
         staging.chmod(0o755)
         if target.exists():
@@ -51,43 +77,78 @@ def keep(folder: Path, target: Path, spec: Spec, run: Run) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _manifest(folder: Path, spec: Spec, run: Run) -> dict[str, Any]:
+def _manifest(
+    staging: Path, spec: Spec, nproc: int, runs: Sequence[Run], files: Iterable[Path]
+) -> dict[str, Any]:
+    folder = Path(spec.script).parent
     return {
         "format": FORMAT,
         "cuda2npu": __version__,
         "script": Path(spec.script).name,
-        "script_sha256": digest(Path(spec.script)),
-        "arguments": list(spec.arguments),
+        **_asked(spec, nproc),
         "device": "cpu" if spec.cuda_on_cpu else spec.device,
-        "seed": spec.seed,
-        "steps": spec.steps,
-        "dropout": spec.dropout,
-        "ended": run.ended,
-        "environment": run.environment,
+        "ended": runs[0].ended,
+        "environment": runs[0].environment,
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "files": {name: digest(folder / name) for name in (RECORD, TENSORS)},
+        "processes": len(runs),
+        # As seen from the script: it may lie elsewhere on the machine with the NPU.
+        "project": {os.path.relpath(path, folder): digest(path) for path in files},
+        "files": {
+            str(path.relative_to(staging)): digest(path) for path in sorted(staging.glob("*/*"))
+        },
     }
 
 
-def load(folder: Path, script: Path, spec: Spec) -> tuple[Run, dict[str, Any]]:
-    """The captured run of this very script; raises SmokeError for anything else."""
+def _asked(spec: Spec, nproc: int) -> dict[str, Any]:
+    """What must be the same in both runs, by the names of the options."""
+    return {
+        "arguments": list(spec.arguments),
+        "seed": spec.seed,
+        "steps": spec.steps,
+        "dropout": spec.dropout,
+        "nproc": nproc,
+    }
+
+
+def load(folder: Path, spec: Spec, nproc: int) -> Captured:
+    """What was captured from this very script; raises SmokeError for anything else."""
     manifest = _read_manifest(folder)
     for name, expected in manifest["files"].items():
         if not (folder / name).is_file() or digest(folder / name) != expected:
             raise SmokeError(f"{folder}: {name} is damaged or missing; capture it again")
-    if manifest["script_sha256"] != digest(script):
-        raise SmokeError(
-            f"{folder}: was captured from another script or version of it "
-            f"({manifest['script']}), not from {script.name} as it is now; capture it again"
-        )
-    asked = {"arguments": list(spec.arguments), "seed": spec.seed, "steps": spec.steps,
-             "dropout": spec.dropout}  # fmt: skip
-    for name, value in asked.items():
+    files = _unchanged(folder, manifest, Path(spec.script))
+    for name, value in _asked(spec, nproc).items():
         if manifest[name] != value:
             raise SmokeError(
-                f"{folder}: was captured with {name} {manifest[name]!r}, this run has {value!r}"
+                f"{folder}: was captured with {name} {manifest[name]!r}, this run has {value!r}; "
+                "give both commands the same"
             )
-    return read_run(folder, marked=manifest["device"] == "cpu"), manifest
+    marked = manifest["device"] == "cpu"
+    count = manifest["processes"]
+    runs = [read_run(rank_folder(folder, number), marked=marked) for number in range(count)]
+    alone = count == 1 and not nproc
+    numbered = [replace(run, rank=None if alone else rank) for rank, run in enumerate(runs)]
+    return Captured(numbered, files, manifest)
+
+
+def _unchanged(folder: Path, manifest: dict[str, Any], script: Path) -> list[Path]:
+    """The files of the project, which must be those that were captured."""
+    if script.name != manifest["script"]:
+        raise SmokeError(
+            f"{folder}: was captured from another script, {manifest['script']}, not from "
+            f"{script.name}; capture it again"
+        )
+    found = []
+    for name, expected in manifest["project"].items():
+        path = (script.parent / name).resolve()
+        if not path.is_file() or digest(path) != expected:
+            what = "is changed" if path.is_file() else "is missing"
+            raise SmokeError(
+                f"{folder}: was captured from another version of the program: {name} {what} "
+                "since then; capture it again"
+            )
+        found.append(path)
+    return found
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -96,7 +157,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        what = "half-written capture" if (folder / RECORD).exists() else "no capture"
+        what = "half-written capture" if _holds_records(folder) else "no capture"
         raise SmokeError(f"{folder}: {what}: it has no {MANIFEST}; capture it again") from None
     except (OSError, ValueError) as error:
         raise SmokeError(f"{folder}: {MANIFEST} cannot be read: {error}") from None

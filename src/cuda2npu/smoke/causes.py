@@ -19,6 +19,9 @@ class _Known(NamedTuple):
     cause: Cause
 
 
+CUDA_LEFT = "CUDA call left"
+
+
 def _known(pattern: str, name: str, text: str, cure: str) -> _Known:
     return _Known(re.compile(pattern, re.IGNORECASE | re.DOTALL), Cause(name, text, cure))
 
@@ -80,9 +83,10 @@ _CAUSES = (
     _known(
         r"Torch not compiled with CUDA enabled|No CUDA GPUs are available|"
         r"Found no NVIDIA driver|Cannot initialize CUDA|Unexpected cuda|libcudart|libcublas",
-        "CUDA call left",
+        CUDA_LEFT,
         "a call still asks for CUDA",
-        "`cuda2npu check` lists the places that are left; this line is one of them",
+        "`cuda2npu check` lists the places that are left in your code; a library that this line "
+        "calls may hold others",
     ),
     _known(
         r"Could not run 'aten::|Could not run '|NotImplementedError.*(PrivateUse1|npu)|"
@@ -97,8 +101,8 @@ _CAUSES = (
         r"attempted relative import with no known parent package",
         "script of a package",
         "the script imports its neighbours relatively, which Python allows with `-m` alone",
-        "write a script of two lines that imports the module and calls its main function, and "
-        "smoke that",
+        "run it as a module: `cuda2npu smoke -m package.module -- ARGS`, in the folder that holds "
+        "the package",
     ),
     _known(
         r"ModuleNotFoundError|ImportError",

@@ -13,6 +13,8 @@ import signal
 import sys
 import time
 import traceback
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -138,28 +140,34 @@ def ended_by(error: BaseException | None) -> dict[str, Any]:
 
 
 def _execute(spec: Spec) -> None:
-    script = spec.script
-    sys.argv = [script, *spec.arguments]
-    copies = dict(spec.mapped)
-    sys.path[:] = [_mapped(entry, copies) for entry in sys.path]
-    sys.path.insert(0, str(Path(script).parent))
-    module = ModuleType("__main__")
-    module.__dict__.update(__file__=script, __builtins__=__builtins__)
-    sys.modules["__main__"] = module
-    exec(_code(script), module.__dict__)
+    """As ``python SCRIPT`` or ``python -m MODULE`` does."""
+    sys.argv = [spec.script, *spec.arguments]
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    if spec.module:
+        sys.path.insert(0, str(Path.cwd()))
+        code = _module(spec.module, main)
+    else:
+        sys.path.insert(0, str(Path(spec.script).parent))
+        main.__file__ = spec.script
+        code = compile(Path(spec.script).read_bytes(), spec.script, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
 
 
-def _mapped(entry: str, copies: dict[str, str]) -> str:
-    """The copy of a folder, where something in it is rewritten; else it is a mere link."""
-    for old, new in copies.items():
-        copy = new + entry[len(old) :]
-        if (entry + os.sep).startswith(old + os.sep) and os.path.realpath(copy) == copy:
-            return copy
-    return entry
-
-
-def _code(script: str) -> CodeType:
-    return compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+def _module(name: str, main: ModuleType) -> CodeType:
+    """The code of a module, which ``main`` is made to stand for."""
+    found = find_spec(name)
+    if found is not None and found.submodule_search_locations is not None:
+        found = find_spec(f"{name}.__main__")
+    if found is None or not isinstance(found.loader, InspectLoader):
+        raise ImportError(f"No module named {name}")
+    code = found.loader.get_code(found.name)
+    if code is None:
+        raise ImportError(f"{name} has no Python code")
+    main.__file__, main.__package__ = found.origin, found.parent
+    main.__spec__, main.__loader__ = found, found.loader
+    return code
 
 
 def _error(error: BaseException) -> dict[str, Any]:

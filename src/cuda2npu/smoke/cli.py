@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,12 +12,13 @@ from cuda2npu.config import Config, Settings, configure
 from cuda2npu.model import UsageError
 from cuda2npu.report import Output
 
-if TYPE_CHECKING:
-    from cuda2npu.smoke.stage import Request
-
 ERROR = 2
 
-Script = Annotated[str, typer.Argument(metavar="SCRIPT", help="The original CUDA script.")]
+Script = Annotated[
+    str,
+    typer.Argument(metavar="SCRIPT", help="The original CUDA script; with -m, a module's name."),
+]
+AsModule = Annotated[bool, typer.Option("-m", help="Run SCRIPT as a module, as python -m does.")]
 Arguments = Annotated[
     list[str] | None, typer.Argument(metavar="-- ARGS…", help="The script's own arguments.")
 ]
@@ -46,6 +47,10 @@ Release = Annotated[
     str | None,
     typer.Option("--torch-npu", metavar="RELEASE", help="The installed one by default."),
 ]
+Numerics = Annotated[
+    bool | None, typer.Option("--preserve-numerics/--change-numerics", help="As for rewrite.")
+]
+Unsafe = Annotated[bool | None, typer.Option("--unsafe/--no-unsafe", help="As for rewrite.")]
 Page = Annotated[
     Path | None,
     typer.Option(metavar="FILE.html", help="Write the report as one page."),
@@ -55,6 +60,7 @@ Page = Annotated[
 def smoke(
     script: Script,
     arguments: Arguments = None,
+    module: AsModule = False,
     steps: Steps = 5,
     reference: Reference = None,
     rewritten: Rewritten = None,
@@ -69,13 +75,8 @@ def smoke(
     mean_abs: Annotated[float, typer.Option(help="Mean error that is pointed out.")] = 1e-4,
     as_json: AsJson = False,
     report: Page = None,
-    preserve_numerics: Annotated[
-        bool | None,
-        typer.Option("--preserve-numerics/--change-numerics", help="As for rewrite."),
-    ] = None,
-    unsafe: Annotated[
-        bool | None, typer.Option("--unsafe/--no-unsafe", help="As for rewrite.")
-    ] = None,
+    preserve_numerics: Numerics = None,
+    unsafe: Unsafe = None,
     torch_npu: Release = None,
 ) -> None:
     """Run the rewritten script on an NPU, real or simulated, and compare it with the original.
@@ -83,13 +84,18 @@ def smoke(
     Exit 0: match, 1: differs, 2: could not run.
     """
     config = _config(script, preserve_numerics, unsafe, torch_npu, device)
-    from dataclasses import replace
-
     from cuda2npu.smoke.command import installed_release, run_smoke
     from cuda2npu.smoke.spec import Tolerance
+    from cuda2npu.smoke.stage import Request
 
-    request = replace(
-        _request(script, arguments, steps, timeout, seed, no_dropout),
+    request = Request(
+        Path(script),
+        tuple(arguments or ()),
+        steps,
+        timeout,
+        seed,
+        not no_dropout,
+        module=module,
         nproc=nproc,
         devices=devices,
         reference=reference,
@@ -106,24 +112,36 @@ def capture(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the reference is kept.")
     ],
     arguments: Arguments = None,
+    module: AsModule = False,
     steps: Steps = 5,
+    nproc: Processes = 0,
+    devices: Devices = 0,
     timeout: Timeout = 600.0,
     no_dropout: NoDropout = False,
     seed: Seed = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the capture that DIR holds already.")
+    ] = False,
 ) -> None:
-    """Run the original script, on CUDA when there is a GPU, and keep what it computes."""
+    """Run the original script, on CUDA when there is a GPU, and keep what it computes.
+
+    Exit 0: kept, 2: could not run.
+    """
     from cuda2npu.smoke.command import run_capture
-
-    request = _request(script, arguments, steps, timeout, seed, no_dropout)
-    raise typer.Exit(run_capture(request, output))
-
-
-def _request(
-    script: str, arguments: list[str] | None, steps: int, timeout: float, seed: int, plain: bool
-) -> Request:
     from cuda2npu.smoke.stage import Request
 
-    return Request(Path(script), tuple(arguments or ()), steps, timeout, seed, not plain)
+    request = Request(
+        Path(script),
+        tuple(arguments or ()),
+        steps,
+        timeout,
+        seed,
+        not no_dropout,
+        module=module,
+        nproc=nproc,
+        devices=devices,
+    )
+    raise typer.Exit(run_capture(request, output, force))
 
 
 def _config(

@@ -46,7 +46,8 @@ def run_smoke(request: Request, as_json: bool, page: Path | None) -> int:
     else:
         from cuda2npu.smoke.table import show
 
-        show(report, Console(soft_wrap=False))
+        output = Console(soft_wrap=False)
+        show(report, output, told=errors.is_terminal and output.is_terminal)
     return _write_page(report, page, errors)
 
 
@@ -77,10 +78,10 @@ def _reported(stage: Callable[[Tell], Report], errors: Console) -> Report | int:
         return INTERRUPTED
 
 
-def run_capture(request: Request, target: Path) -> int:
+def run_capture(request: Request, target: Path, force: bool) -> int:
     """Keep a reference; the exit code."""
     errors = Console(stderr=True)
-    report = _reported(lambda tell: capture(request, target, tell), errors)
+    report = _reported(lambda tell: capture(request, target, force, tell), errors)
     if isinstance(report, int):
         return report
     if report.failures:
@@ -88,6 +89,7 @@ def run_capture(request: Request, target: Path) -> int:
 
         show(report, Console(stderr=True))
         return ERROR
-    print(f"{target}: {report.reference_name}, {report.steps} steps")
+    ranks = f", {request.nproc} ranks" if request.nproc else ""
+    print(f"{target}: {report.reference_name}, {report.steps} steps{ranks}")
     sys.stdout.flush()
     return 0

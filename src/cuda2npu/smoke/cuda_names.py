@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import time
 from collections.abc import Callable
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +25,6 @@ _ZERO = (
     "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
     "max_memory_cached utilization initial_seed"
 ).split()
-_REDUCE = "all_reduce reduce reduce_scatter reduce_scatter_tensor".split()
 _RANDOM = (
     "get_rng_state get_rng_state_all set_rng_state set_rng_state_all manual_seed "
     "manual_seed_all seed seed_all initial_seed"
@@ -89,7 +86,6 @@ class Event:
 def replace_names(meant_for_cuda: Meant, devices: int = 1) -> None:
     _replace_torch_cuda(devices)
     _replace_mixed_precision()
-    _replace_parallel(meant_for_cuda)
     _replace_loading(meant_for_cuda)
     _replace_generator(meant_for_cuda)
     _replace_module_to()
@@ -179,68 +175,6 @@ def _replace_mixed_precision() -> None:
 
     autocast.__init__ = init_autocast
     scaler.__init__ = init_scaler
-
-
-def _replace_parallel(meant_for_cuda: Meant) -> None:
-    data_parallel: Any = import_module("torch.nn.parallel.data_parallel")
-    data_parallel._get_available_device_type = lambda: None
-    if not torch.distributed.is_available():
-        return
-    c10d: Any = import_module("torch.distributed.distributed_c10d")
-    parallel: Any = torch.nn.parallel.DistributedDataParallel
-    make = parallel.__init__
-
-    def init_ddp(
-        self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *rest: Any,
-        **options: Any,
-    ) -> None:  # fmt: skip
-        make(self, module, None, None, *rest, **options)
-
-    parallel.__init__ = init_ddp
-    made = {
-        name: _over_gloo(getattr(c10d, name), meant_for_cuda)
-        for name in ("init_process_group", "new_group")
-    }
-    made |= {name: _averaging(getattr(c10d, name)) for name in _REDUCE}
-    made["is_nccl_available"] = lambda: True
-    for owner in (c10d, torch.distributed):
-        _set(owner, **made)
-
-
-def _averaging(reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """Gloo knows no average: the sum, and then the share of each rank."""
-    signature = inspect.signature(reduce)
-
-    def averaging(*args: Any, **options: Any) -> Any:
-        given = signature.bind(*args, **options)
-        distributed: Any = torch.distributed
-        if given.arguments.get("op") != distributed.ReduceOp.AVG:
-            return reduce(*args, **options)
-        given.arguments["op"] = distributed.ReduceOp.SUM
-        work = reduce(*given.args, **given.kwargs)
-        if work is not None:
-            work.wait()
-        size = distributed.get_world_size(given.arguments.get("group"))
-        next(iter(given.arguments.values())).div_(size)
-        return work
-
-    return averaging
-
-
-def _over_gloo(function: Callable[..., Any], meant_for_cuda: Meant) -> Callable[..., Any]:
-    def over_gloo(*args: Any, **options: Any) -> Any:
-        args = tuple("gloo" if _is_nccl(value) else value for value in args)
-        if _is_nccl(options.get("backend")):
-            options["backend"] = "gloo"
-        if meant_for_cuda(options.get("device_id")):
-            del options["device_id"]
-        return function(*args, **options)
-
-    return over_gloo
-
-
-def _is_nccl(value: object) -> bool:
-    return isinstance(value, str) and "nccl" in value.lower() and "/" not in value
 
 
 def _replace_loading(meant_for_cuda: Meant) -> None:

@@ -16,6 +16,7 @@ from torch.utils._device import _device_constructors
 
 from cuda2npu.smoke.cuda_autocast import IN_FLOAT32, in_float32
 from cuda2npu.smoke.cuda_names import replace_names
+from cuda2npu.smoke.cuda_parallel import replace_parallel
 from cuda2npu.smoke.placement import MarkedPlacement
 
 _SET_DEFAULT: Any = torch.set_default_device
@@ -144,6 +145,7 @@ def activate(devices: int = 1) -> MarkedPlacement:
     placement = MarkedPlacement()
     mode: Any = CudaOnCpu(placement)
     replace_names(meant_for_cuda, devices)
+    replace_parallel(meant_for_cuda, placement.mark)
     root: Any = torch
     root.set_default_device = mode.set_default_device
     mode.__enter__()

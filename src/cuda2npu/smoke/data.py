@@ -33,6 +33,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "edits": [asdict(edit) for edit in report.edits],
         "suspects": [asdict(edit) for edit in report.suspects],
         "notes": [asdict(note) for note in report.notes],
+        "not_rewritten": report.not_rewritten,
     }
     if report.ranks:
         found["ranks"] = [_rank(rank, one) for rank, one in report.ranks.items()]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from cuda2npu.smoke.causes import Cause, cause_of
+from cuda2npu.model import FixLevel
+from cuda2npu.smoke.causes import CUDA_LEFT, Cause, cause_of
 from cuda2npu.smoke.lines import Pair, pair
 from cuda2npu.smoke.outcome import Run
 from cuda2npu.smoke.overlay import Overlay
@@ -27,6 +29,8 @@ class Failure:
 
 
 _LAST_LINES = 8
+_OF_TORCH = re.compile(r"\[W\d+ [\d:.]+ \w+\.cpp:\d+\] ")
+"""How a warning begins that native code of torch prints, where no script put it."""
 
 
 def failure(which: str, run: Run | None, ended: Ended, overlay: Overlay | None) -> Failure | None:
@@ -57,7 +61,8 @@ def _raised(which: str, run: Run, ended: Ended, overlay: Overlay | None) -> Fail
     summary = f"{error['type']}: {error['message']}".rstrip(": ")
     text = _own_frames(error["text"])
     if error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does
-        text = "\n".join([*ended.output.rstrip().splitlines()[-_LAST_LINES:], ""])
+        printed = [line for line in ended.output.splitlines() if not _OF_TORCH.match(line)]
+        text = "\n".join([*printed[-_LAST_LINES:], ""])
     if run.rank is not None:
         summary = f"rank {run.rank}: {summary}"
     return Failure(
@@ -65,8 +70,22 @@ def _raised(which: str, run: Run, ended: Ended, overlay: Overlay | None) -> Fail
         summary,
         _with_originals(text, overlay),
         tuple(pairs),
-        cause_of(error["type"], error["message"]),
+        _cause(error, pairs, overlay),
     )
+
+
+def _cause(error: dict[str, Any], pairs: list[Pair], overlay: Overlay | None) -> Cause | None:
+    """What is known of the line that failed says more than the text of the error."""
+    known = cause_of(error["type"], error["message"])
+    if overlay is None or not pairs or (known is not None and known.name != CUDA_LEFT):
+        return known
+    place = pairs[-1]
+    for found in overlay.findings:
+        doubtful = not found.applied or found.fix is FixLevel.UNSAFE
+        if doubtful and found.path == place.path and found.line <= place.line <= found.end_line:
+            cure = f"`cuda2npu rules {found.code}` explains it, with examples"
+            return Cause(f"{found.code} {found.name}", found.message, cure)
+    return known
 
 
 def _own_frames(text: str) -> str:

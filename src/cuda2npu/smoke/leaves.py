@@ -43,6 +43,7 @@ class Keeper:
     def entry(
         self, tensor: torch.Tensor, keep: bool = True, sample: int = SAMPLE
     ) -> dict[str, Any]:
+        tensor = local(tensor)
         entry: dict[str, Any] = {
             "shape": list(tensor.shape),
             "dtype": str(tensor.dtype).removeprefix("torch."),
@@ -59,6 +60,15 @@ class Keeper:
             self._left -= chosen.numel() * 4
             entry["key"] = key
         return entry
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """The shard of a distributed tensor that lies here; any other tensor itself."""
+    shard: Any = getattr(tensor, "to_local", None)
+    if shard is None:
+        return tensor
+    found: torch.Tensor = shard()
+    return found
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch.nn.modules import module as hooks
 
+_WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""What torch calls a module in a wrapper that stands for it."""
 ROOTS = 32
 """Outermost modules that are kept alive, so that their final state can be recorded."""
 
@@ -50,7 +53,7 @@ class Names:
             if len(self._kept) < ROOTS:
                 self._kept.append(root)
             for name, child in root.named_modules():
-                self._names[child] = _join(self._roots[root], name)
+                self._names[child] = qualified(self._roots[root], name)
                 self.classes[self._names[child]] = type(child)
         if module not in self._names:  # taken out of its holder meanwhile
             self._names[module] = self._root_name(module)
@@ -78,7 +81,7 @@ class Names:
         named: dict[int, str] = {}
         for root, module in self.roots():
             for name, parameter in module.named_parameters():
-                named.setdefault(id(parameter), _join(root, name))
+                named.setdefault(id(parameter), qualified(root, name))
         return named
 
     def places(self) -> dict[str, dict[str, str]]:
@@ -86,9 +89,20 @@ class Names:
         return {name: _place(kind) for name, kind in self.classes.items()}
 
 
-def _join(root: str, name: str) -> str:
-    parts = [part for part in name.split(".") if part and part != "_orig_mod"]
+def qualified(root: str, name: str) -> str:
+    parts = [part for part in name.split(".") if part and part not in _WRAPPED]
     return ".".join([root, *parts])
+
+
+def kept_state(module: Any) -> Iterator[tuple[str, Any]]:
+    """What ``state_dict`` holds, each shard as it lies here: its hooks would talk to other ranks,
+    which may be at their end already."""
+    for prefix, part in module.named_modules():
+        passing = part._non_persistent_buffers_set
+        buffers = ((name, each) for name, each in part._buffers.items() if name not in passing)
+        for name, tensor in (*part._parameters.items(), *buffers):
+            if tensor is not None:
+                yield f"{prefix}.{name}", tensor
 
 
 def _place(kind: type) -> dict[str, str]:

@@ -17,6 +17,7 @@ from cuda2npu.smoke.spec import RECORD, TENSORS, SmokeError
 class Run:
     """What one run left behind."""
 
+    folder: Path
     events: list[dict[str, Any]]
     state: list[dict[str, Any]]
     modules: dict[str, dict[str, str]]
@@ -50,6 +51,7 @@ def read_run(folder: Path, *, marked: bool = False) -> Run:
     except (OSError, ValueError, SafetensorError) as error:
         raise SmokeError(f"{folder}: the record cannot be read: {error}") from None
     return Run(
+        folder,
         data["events"],
         data["state"],
         data["modules"],

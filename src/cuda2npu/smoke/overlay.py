@@ -34,6 +34,12 @@ class Overlay:
         place = Path(path)
         return self.root / place.relative_to(self.copy) if place.is_relative_to(self.copy) else None
 
+    def reads(self, path: Path) -> Path | None:
+        """The original that a file stands for which was read; None where it is a rewritten one."""
+        if path in self.files:
+            return None
+        return self.original(str(path)) or path
+
     @property
     def applied(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.applied]
@@ -60,6 +66,25 @@ def rewritten(
             target.write_bytes(_read(stand_in))
     _link_rest(overlay)
     return overlay
+
+
+def not_rewritten(read: list[Path], overlay: Overlay, options: Options) -> list[str]:
+    """What of the user's was read as it is, although rewriting would change it, and why."""
+    originals = dict.fromkeys(path for path in map(overlay.reads, read) if path is not None)
+    found = [*overlay.errors]
+    for path in originals:
+        outcome = convert_bytes(str(path), _read(path), options, Mode.DIFF)
+        if outcome.changed:
+            found.append(f"{path}: ran as it is, with its CUDA calls: {_why(path, overlay)}")
+    return found
+
+
+def _why(path: Path, overlay: Overlay) -> str:
+    if not path.is_relative_to(overlay.root):
+        return f"it is outside the project ({overlay.root})"
+    if path in overlay.files.values():
+        return "it was opened by its place in the working folder, not imported"
+    return "the reference did not read it, so that it was not in the copy"
 
 
 def _stand_in(path: Path, script: Path, root: Path, given: Path | None) -> Path | None:

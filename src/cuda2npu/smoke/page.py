@@ -29,7 +29,7 @@ def page_of(report: Report) -> str:
     parts = [_head(report), *map(_failure, report.failures)]
     if report.comparison is not None:
         parts += _compared(report, report.comparison)
-    parts += [_edits(report), _notes(report), _environment(report)]
+    parts += [_edits(report), _not_rewritten(report), _notes(report), _environment(report)]
     title = f"{report.request.script.name}: {verdict(report)}"
     return head(title, _STYLE) + "\n".join(part for part in parts if part) + END
 
@@ -119,6 +119,13 @@ def _edits(report: Report) -> str:
     if not report.edits:
         return "<h2>Edits</h2><p>Nothing was changed.</p>"
     return f"<h2>Edits ({len(report.edits)})</h2>" + _edit_table(report.edits)
+
+
+def _not_rewritten(report: Report) -> str:
+    if not report.not_rewritten:
+        return ""
+    lines = "".join(f"<li>{escape(text)}</li>" for text in report.not_rewritten)
+    return f'<h2>Not rewritten</h2><ul class="differs">{lines}</ul>'
 
 
 def _edit_table(edits: Iterable[Edit]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cuda2npu.simulator import RECORDED
+from cuda2npu.smoke import began
 from cuda2npu.smoke.child import BOOTSTRAP
 from cuda2npu.smoke.spec import PROGRESS, RECORD, Spec
 
@@ -22,6 +23,8 @@ GRACE = 15.0
 _POLL = 0.1
 SPEC = "spec.json"
 OUTPUT = "output.txt"
+START = "start"
+"""The folder from which each Python process of a run is set up."""
 
 Tell = Callable[[str], None]
 
@@ -75,7 +78,7 @@ def _started(spec: Spec, extra: Mapping[str, str]) -> Iterator[_Child]:
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env=_environment(extra, folder, spec.device != "npu"),
+            env=environment(extra, folder, spec.device != "npu"),
             start_new_session=True,
         )
         try:
@@ -85,8 +88,9 @@ def _started(spec: Spec, extra: Mapping[str, str]) -> Iterator[_Child]:
             process.wait()
 
 
-def _environment(extra: Mapping[str, str], folder: Path, hidden: bool) -> dict[str, str]:
-    environment = {
+def environment(extra: Mapping[str, str], folder: Path, hidden: bool) -> dict[str, str]:
+    """That of a child: its record is kept in ``folder``."""
+    found = {
         **os.environ,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
@@ -94,18 +98,21 @@ def _environment(extra: Mapping[str, str], folder: Path, hidden: bool) -> dict[s
         RECORDED: str(folder / SPEC),
         **extra,
     }
+    start = folder / START
+    start.mkdir(exist_ok=True)
+    (start / f"{began.NAME}.py").write_text(began.TEXT, encoding="utf-8")
     if hidden:
-        search = [_without_torch_npu(folder), environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(part for part in search if part)
-    return environment
+        _hide_torch_npu(start)
+    search = [str(start), found.get("PYTHONPATH", "")]
+    found["PYTHONPATH"] = os.pathsep.join(part for part in search if part)
+    return found
 
 
-def _without_torch_npu(folder: Path) -> str:
-    """A folder for the search path that hides the entry point by which torch loads torch_npu."""
-    metadata = folder / "hidden" / "torch_npu-0.dist-info" / "METADATA"
-    metadata.parent.mkdir(parents=True, exist_ok=True)
+def _hide_torch_npu(start: Path) -> None:
+    """On the search path, hides the entry point by which torch loads torch_npu."""
+    metadata = start / "torch_npu-0.dist-info" / "METADATA"
+    metadata.parent.mkdir(exist_ok=True)
     metadata.write_text("Metadata-Version: 2.1\nName: torch_npu\nVersion: 0\n", encoding="utf-8")
-    return str(metadata.parent.parent)
 
 
 def _wait(children: Sequence[_Child], end: float, tell: Tell) -> bool:

@@ -15,8 +15,8 @@ import torch
 from torch.nn.modules import module as hooks
 from torch.optim import optimizer as optim
 
-from cuda2npu.smoke.leaves import Keeper, flatten
-from cuda2npu.smoke.naming import Names
+from cuda2npu.smoke.leaves import Keeper, flatten, local
+from cuda2npu.smoke.naming import Names, kept_state, qualified
 from cuda2npu.smoke.placement import Placement
 from cuda2npu.smoke.spec import PROGRESS, RECORD, SIMULATOR_NOTES, TENSORS, Spec
 
@@ -235,7 +235,7 @@ class Recorder:
                 "parameter": _norm(parameter),
                 "gradient": gradient,
                 "device": parameter.device.type,
-                "placed": self._placement.of_tensor(parameter),
+                "placed": self._placement.of_tensor(local(parameter)),
             }
         return found
 
@@ -287,12 +287,12 @@ class Recorder:
     def _state(self) -> list[dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
         for root, module in self._names.roots():
-            for name, tensor in module.state_dict(keep_vars=True).items():
-                if isinstance(tensor, torch.Tensor) and id(tensor) not in found:
-                    placed = self._placement.of_tensor(tensor)
-                    entry = self._keeper.entry(tensor)
-                    path = f"{root}.{name}".replace("._orig_mod", "")
-                    found[id(tensor)] = {"path": path, "placed": placed, **entry}
+            for name, tensor in kept_state(module):
+                if id(tensor) not in found:
+                    placed = self._placement.of_tensor(local(tensor))
+                    path = qualified(root, name)
+                    found[id(tensor)] = {"path": path, "placed": placed,
+                                         **self._keeper.entry(tensor)}  # fmt: skip
         return list(found.values())
 
 
@@ -338,7 +338,7 @@ def _values(args: Any, options: Any) -> list[Any]:
 
 
 def _norm(tensor: Any) -> float:
-    host = tensor.detach()
+    host = local(tensor).detach()
     if host.layout is not torch.strided:
         host = host.to_dense()
     return float(torch.linalg.vector_norm(host.float()).cpu())

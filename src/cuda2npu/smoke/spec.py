@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 RECORD = "record.json"
@@ -43,8 +43,12 @@ class Spec:
     dropout: bool = True
     devices: int = 1
     """How many devices the script sees, where they are not real."""
-    mapped: tuple[tuple[str, str], ...] = field(default=())
-    """Folders of the project and the copies that stand in for them on ``sys.path``."""
+    module: str = ""
+    """The name that the script is run by as a module, as ``python -m`` does."""
+    root: str = ""
+    """The folder of the project."""
+    copy: str = ""
+    """The folder in which files of the project have rewritten copies."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
@@ -53,7 +57,6 @@ class Spec:
     def read(path: Path) -> Spec:
         data = json.loads(path.read_text(encoding="utf-8"))
         data["arguments"] = tuple(data["arguments"])
-        data["mapped"] = tuple((old, new) for old, new in data["mapped"])
         return Spec(**data)
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuda2npu.model import Options
 from cuda2npu.smoke import captured, npu
-from cuda2npu.smoke.closure import closure, project_root
 from cuda2npu.smoke.compare import compare
 from cuda2npu.smoke.failure import Failure, failure
+from cuda2npu.smoke.files_read import files_read, is_installed
 from cuda2npu.smoke.notes import Note, read_notes
 from cuda2npu.smoke.outcome import Comparison, Run
-from cuda2npu.smoke.overlay import Overlay, rewritten
+from cuda2npu.smoke.overlay import Overlay, not_rewritten, rewritten
 from cuda2npu.smoke.process import Ended
+from cuda2npu.smoke.project import module_file, project_root
 from cuda2npu.smoke.ranks import across, read_runs, run_ranks
 from cuda2npu.smoke.spec import (
     NPU,
@@ -39,6 +39,7 @@ class Request:
     """What the user asked for."""
 
     script: Path
+    """Or the name of a module, where ``module`` says so."""
     arguments: tuple[str, ...] = ()
     steps: int = 5
     timeout: float = 600.0
@@ -52,6 +53,7 @@ class Request:
     """Processes to start as torchrun does; 0 is the script alone."""
     devices: int = 0
     """Devices the script sees where they are simulated; 0 is one for each process."""
+    module: bool = False
 
     @property
     def seen_devices(self) -> int:
@@ -77,6 +79,8 @@ class Report:
     steps: int = 0
     ranks: dict[int, Comparison] = field(default_factory=dict)
     """By rank, where the run had several."""
+    not_rewritten: list[str] = field(default_factory=list)
+    """Files that ran on the NPU as they are although there is something to rewrite in them."""
 
     @property
     def code(self) -> int:
@@ -90,7 +94,9 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
 
     ``tell`` is given each state of the run, ``notice`` what must be read: that it is simulated.
     """
-    script = _script(request.script)
+    script, given = _script(request), request.rewritten
+    if given is not None and not given.exists():
+        raise SmokeError(f"{given}: no such file or folder")
     with _workspace() as folder:
         for name in (REFERENCE, NPU):
             (folder / name).mkdir()
@@ -98,52 +104,58 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
         report = Report(request, simulated=machine.simulated)
         if machine.simulated:
             notice(SIMULATED)
+        old, files = _reference(request, script, folder / REFERENCE, report, tell)
         root = project_root(script, Path.cwd())
-        overlay = _overlay(request, script, root, folder / "copy")
+        overlay = rewritten(files, root, folder / "copy", request.options, given=given)
         report.edits = edits(overlay)
-        old = _reference(request, script, folder / REFERENCE, report, tell)
         new = _npu_run(request, script, overlay, folder, report, machine, tell)
+        report.not_rewritten = not_rewritten(files_read(folder / NPU), overlay, request.options)
         report.notes = read_notes(folder, overlay)
         if not report.failures:
             _compare(report, old, new, overlay)
         return report
 
 
-def capture(request: Request, target: Path, tell: Tell = lambda _: None) -> Report:
-    """Run the original script and keep its record at ``target``."""
-    script = _script(request.script)
-    captured.check_target(target)
+def capture(
+    request: Request, target: Path, force: bool = False, tell: Tell = lambda _: None
+) -> Report:
+    """Run the original script and keep its records at ``target``."""
+    script = _script(request)
+    captured.check_target(target, force)
     with _workspace() as folder:
         report = Report(request)
-        run = _reference(request, script, folder, report, tell)
+        runs, files = _reference(request, script, folder, report, tell)
         if not report.failures:
-            if len(run) > 1:
-                raise SmokeError(f"{script}: a run of several processes cannot be kept yet")
             spec = _reference_spec(request, script, folder)
-            captured.keep(folder, target.resolve(), spec, run[0])
+            captured.keep(target.resolve(), spec, request.nproc, runs, files)
         return report
 
 
-def _script(path: Path) -> Path:
-    if not path.is_file():
-        raise SmokeError(f"{path}: no such file")
-    return path.resolve()
+def _script(request: Request) -> Path:
+    """The file that runs."""
+    path = request.script
+    if not request.module:
+        if not path.is_file():
+            raise SmokeError(f"{path}: no such file")
+        return path.resolve()
+    found = module_file(str(path), Path.cwd())
+    if found is None:
+        raise SmokeError(
+            f"{path}: no such module, seen from {Path.cwd()}; write the name that "
+            "`python -m` takes, and start in the folder in which it is found"
+        )
+    if is_installed(str(found)):
+        raise SmokeError(
+            f"{path}: is an installed package ({found}), no sources to rewrite; install it with "
+            "`pip install -e`, or start in the folder of its sources"
+        )
+    return found.resolve()
 
 
 @contextmanager
 def _workspace() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="cuda2npu-smoke-", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()
-
-
-def _overlay(request: Request, script: Path, root: Path, copy: Path) -> Overlay:
-    given = request.rewritten
-    if given is not None and not given.exists():
-        raise SmokeError(f"{given}: no such file or folder")
-    overlay = rewritten(closure(script, root), root, copy, request.options, given=given)
-    if overlay.errors:
-        raise SmokeError("\n".join(overlay.errors))
-    return overlay
 
 
 def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
@@ -158,19 +170,21 @@ def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
         seed=request.seed,
         dropout=request.dropout,
         devices=request.seen_devices,
+        module=str(request.script) if request.module else "",
     )
 
 
 def _reference(
     request: Request, script: Path, folder: Path, report: Report, tell: Tell
-) -> list[Run]:
+) -> tuple[list[Run], list[Path]]:
+    """The runs of the original and the files of the project that it read, the script first."""
     spec = _reference_spec(request, script, folder)
     if request.reference is not None:
-        run, manifest = captured.load(request.reference, script, spec)
+        runs, files, manifest = captured.load(request.reference, spec, request.nproc)
         where = "CPU" if manifest["device"] == "cpu" else "CUDA"
         report.reference_name = f"captured on {where} at {manifest['made']}"
-        report.environment[REFERENCE] = run.environment
-        return [run]
+        report.environment[REFERENCE] = manifest["environment"]
+        return runs, files
     where = "the CPU, CUDA calls led there" if spec.cuda_on_cpu else "CUDA"
     report.reference_name = f"the original on {where}"
     ended = run_ranks(
@@ -181,7 +195,14 @@ def _reference(
         lambda text: tell(f"reference on {'CPU' if spec.cuda_on_cpu else 'CUDA'}: {text}"),
     )
     overlay = Overlay(script.parent, script.parent)
-    return _ended(REFERENCE, folder, ended, overlay, report, marked=spec.cuda_on_cpu)
+    runs = _ended(REFERENCE, folder, ended, overlay, report, marked=spec.cuda_on_cpu)
+    return runs, _of_project(script, files_read(folder))
+
+
+def _of_project(script: Path, read: Iterable[Path]) -> list[Path]:
+    root = project_root(script, Path.cwd())
+    files = (path.resolve() for path in read)
+    return list(dict.fromkeys([script, *(path for path in files if path.is_relative_to(root))]))
 
 
 def _npu_run(
@@ -196,34 +217,20 @@ def _npu_run(
         steps=request.steps,
         seed=request.seed,
         dropout=request.dropout,
-        mapped=((str(overlay.root), str(overlay.copy)),),
         devices=request.seen_devices,
+        module=str(request.script) if request.module else "",
+        root=str(overlay.root),
+        copy=str(overlay.copy),
     )
-    environment = {**machine.environment, **_python_path(overlay)}
     where = "simulated NPU" if machine.simulated else "NPU"
     ended = run_ranks(
         spec,
         request.nproc,
-        environment,
+        machine.environment,
         request.timeout,
         lambda text: tell(f"rewritten on {where}: {text}"),
     )
     return _ended(NPU, folder / NPU, ended, overlay, report)
-
-
-def _python_path(overlay: Overlay) -> dict[str, str]:
-    """Processes that the script starts find the copies first, as the script itself does."""
-    given = os.environ.get("PYTHONPATH")
-    if not given:
-        return {}
-    copies = []
-    for entry in given.split(os.pathsep):
-        place = Path(entry).resolve()
-        if entry and place.is_relative_to(overlay.root):
-            copy = overlay.copy / place.relative_to(overlay.root)
-            copies += [str(copy)] if copy.exists() and copy.resolve() == copy else []
-        copies.append(entry)
-    return {"PYTHONPATH": os.pathsep.join(copies)}
 
 
 def _ended(

@@ -28,9 +28,12 @@ _WORDS = {Status.OK: "ok", Status.POINTED: "pointed", Status.DIFFERS: "differs"}
 _COLORS = {"match": "green", "differs": "red", "could not run": "red"}
 
 
-def show(report: Report, console: Console) -> None:
-    """One table, what stands out in it, and the verdict last."""
-    if report.simulated:
+def show(report: Report, console: Console, told: bool = False) -> None:
+    """One table, what stands out in it, and the verdict last.
+
+    ``told``: whoever reads it has just been told on the same terminal that it is simulated.
+    """
+    if report.simulated and not told:
         console.print(f"[bold]{escape(SIMULATED)}[/bold]", highlight=False, soft_wrap=True)
     for failure in report.failures:
         _show_failure(failure, console)
@@ -46,6 +49,8 @@ def show(report: Report, console: Console) -> None:
         place = f"{_short(note.path)}:{note.line}: " if note.path else ""
         text = f"{place}{note.kind}: {note.message or note.name} ({note.count} times)"
         console.print(f"[yellow]note[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+    for text in report.not_rewritten:
+        console.print(f"[red]not rewritten[/red] {escape(text)}", highlight=False, soft_wrap=True)
     console.print(_verdict(report), highlight=False, soft_wrap=True)
 
 

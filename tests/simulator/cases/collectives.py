@@ -77,6 +77,23 @@ def case_gathering_and_spreading() -> None:
     holds(parts[1], 10 + rank)
 
 
+def case_uneven_sizes() -> None:
+    """NCCL and HCCL gather and exchange tensors of different sizes."""
+    parts = [torch.zeros(1, device=device), torch.zeros(2, device=device)]
+    dist.all_gather(parts, torch.full((rank + 1,), rank + 5.0, device=device))
+    holds(parts[0], 5)
+    holds(parts[1], 6, 6)
+    out = torch.empty(3, device=device)
+    splits = [1, 2] if rank == 0 else [2, 1]
+    dist.all_to_all_single(out, on_npu(0, 1, 2) + 10 * rank, splits, splits)
+    holds(out, *((0, 10, 11) if rank == 0 else (1, 2, 12)))
+    sizes = [[1, 2], [1, 1]]  # even on rank 1 alone
+    parts = [torch.zeros(sizes[sender][rank], device=device) for sender in range(2)]
+    work = dist.all_to_all(parts, [on_npu(*[rank] * n) for n in sizes[rank]], async_op=True)
+    work.wait()
+    holds(torch.cat(parts), *((0, 1) if rank == 0 else (0, 0, 1)))
+
+
 def case_point_to_point() -> None:
     if rank == 0:
         dist.send(on_npu(7), 1)

@@ -1,0 +1,65 @@
+"""The Python files of the user's that the processes of a run read: as modules, or otherwise.
+
+What a script imports is known for certain when it has run: names of modules that are made up,
+changes of ``sys.path``, plugins and processes that it starts are all seen.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from importlib.util import source_from_cache
+from pathlib import Path
+from typing import Any
+
+READ = "files-read"
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_NOT_THE_USERS = (
+    os.path.dirname(os.__file__) + os.sep,  # noqa: PTH120
+    str(Path(__file__).parents[1]) + os.sep,
+)
+
+
+def watch(folder: Path) -> None:
+    """Note each file that this process and those it forks read from now on."""
+    seen: set[str] = set()
+    log = os.open(folder / READ, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def opened(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str):
+            path = _source(arguments[0])
+            if path not in seen:
+                seen.add(path)
+                with suppress(OSError, UnicodeError):  # a daemon closes files that it knows not
+                    os.write(log, os.fsencode(path) + b"\n")
+
+    seen.add("")
+    sys.addaudithook(opened)
+
+
+def _source(name: str) -> str:
+    """The source file of the user's that is opened, or nothing."""
+    if not name.endswith((".py", ".pyc")) or is_installed(name):
+        return ""
+    path = os.path.abspath(name)  # noqa: PTH100
+    if path.startswith(_NOT_THE_USERS):
+        return ""
+    if name.endswith(".pyc"):
+        with suppress(ValueError):
+            return source_from_cache(path)
+        return ""
+    return path
+
+
+def is_installed(path: str) -> bool:
+    return any(part in path for part in _INSTALLED)
+
+
+def files_read(folder: Path) -> list[Path]:
+    """What the processes of a run read, each file once."""
+    found: dict[Path, None] = {}
+    for log in sorted(folder.rglob(READ)):
+        for line in log.read_bytes().splitlines():
+            found[Path(os.fsdecode(line))] = None
+    return [path for path in found if path.is_file()]
