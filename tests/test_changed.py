@@ -131,6 +131,7 @@ def test_submodules(tmp_path: Path) -> None:
     outer.mkdir()
     git("init", "-q", cwd=outer)
     git("submodule", "--quiet", "add", inner, "my sub", cwd=outer)
+    (outer / "pyproject.toml").write_text('[tool.cuda2npu]\nexclude = ["!my sub/"]\n')
     commit_all(outer)
     sub = outer / "my sub"
     (sub / "a.py").write_text(OLD + NEW)

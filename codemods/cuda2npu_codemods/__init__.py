@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cuda2npu.pack import Pack
-from cuda2npu_codemods.triggers import SHELL_WORDS, WORDS
+from cuda2npu_codemods.distributions import WORDS as DISTRIBUTION_WORDS
+from cuda2npu_codemods.triggers import DOCUMENT_WORDS, SHELL_WORDS, WORDS
 from cuda2npu_codemods.words import ALIAS_WORDS
 
 PACK = Pack(
@@ -97,7 +98,12 @@ PACK = Pack(
         "cuda2npu_codemods.missing_names",
         "cuda2npu_codemods.shell_variables",
         "cuda2npu_codemods.shell_commands",
+        "cuda2npu_codemods.configs",
+        "cuda2npu_codemods.trainer_configs",
+        "cuda2npu_codemods.document_environment",
+        "cuda2npu_codemods.dependencies",
+        "cuda2npu_codemods.containers",
     ),
     libraries="cuda2npu_codemods.libraries",
-    document_words=SHELL_WORDS,
+    document_words=(*DOCUMENT_WORDS, *SHELL_WORDS, *DISTRIBUTION_WORDS),
 )

@@ -74,7 +74,7 @@ def trainer_tf32(node: cst.Arg, site: Site) -> Report | None:
     return Report() if callee.endswith(("TrainingArguments", "TrainingConfig", "Config")) else None
 
 
-_CUDA_OPTIMIZER = re.compile(r"adamw_apex_fused|\w+_8bit|\w+_bnb\w*|paged_(adam|lion)\w*")
+CUDA_OPTIMIZER = re.compile(r"adamw_apex_fused|\w+_8bit|\w+_bnb\w*|paged_(adam|lion)\w*")
 
 
 @rule(
@@ -92,7 +92,7 @@ _CUDA_OPTIMIZER = re.compile(r"adamw_apex_fused|\w+_8bit|\w+_bnb\w*|paged_(adam|
     ),
 )
 def cuda_optimizer_name(node: cst.SimpleString, site: Site) -> Report | None:
-    if not _CUDA_OPTIMIZER.fullmatch(string(node) or ""):
+    if not CUDA_OPTIMIZER.fullmatch(string(node) or ""):
         return None
     for ancestor in site.ancestors(node):
         if isinstance(ancestor, cst.Arg) and ancestor.keyword is not None:

@@ -200,6 +200,12 @@ WORDS: tuple[str, ...] = tuple(
 )
 """All of them, for ``PACK``."""
 
+DOCUMENT_WORDS: tuple[str, ...] = tuple(
+    "cuda CUDA nccl NCCL nvidia NVIDIA nvcr.io CUBLAS gpu GPU gres torch accelerator +cu /cu "
+    '-cu1 apex "amp" tf32 8bit optim flash_attention ASCEND_RT_VISIBLE_DEVICES'.split()
+)
+"""Words of the rules about documents; those of packages stand with the packages."""
+
 SHELL_WORDS = (
     *("cuda", "CUDA", "nccl", "NCCL", "cudnn", "CUBLAS", "ASCEND_RT_VISIBLE_DEVICES"),
     *("nvidia", "nvcc", "nvitop", "nvprof", "nvdisasm", "nv-nsight", "ptxas", "cuobjdump"),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cuda2npu.boundary import Boundary
 from cuda2npu.exclude import Exclude
-from cuda2npu.formats import FORMATS, format_of, format_of_script
+from cuda2npu.formats import FORMATS, format_of, format_of_script, is_data
 from cuda2npu.model import FileError, SourceError, UsageError
 
 CUDA_SOURCES = (".cu", ".cuh")
@@ -56,6 +56,8 @@ class Plan:
         self.cuda_sources: list[str] = []
         self.left_out: dict[str, int] = {}
         """Vendored and generated folders and kinds of files, with the files in them."""
+        self.large: list[str] = []
+        """Files of folders that are too large for what their name tells."""
 
 
 class _Found(NamedTuple):
@@ -177,7 +179,10 @@ def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
             if ours.has(relative):
                 plan.cuda_sources.append(join(str(folder), relative))
         elif format_of(relative) and ours.has(relative) and _is_file(entry):
-            yield _Found(relative, entry.is_symlink())
+            if is_data(relative, size(entry.path)):
+                plan.large.append(join(str(folder), relative))
+            else:
+                yield _Found(relative, entry.is_symlink())
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
@@ -229,6 +234,7 @@ def _folder_output(name: str, exclude: Exclude, output: Path, plan: Plan) -> Ite
     inner = Plan()
     known = {found.relative for found in walk(folder, exclude, inner) if not found.link}
     plan.left_out |= inner.left_out
+    plan.large += inner.large
 
     def skip(relative: str) -> bool:
         return relative.rpartition("/")[2] == ".git" or root / relative == inside

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -31,8 +30,6 @@ POOL_BYTES = 256 * 1024
 
 _PATIENCE = 0.2
 """Seconds between two looks at whether the user stopped the run."""
-
-_LINE_END = r"\r\n|\r|\n"
 
 
 class Mode(Enum):
@@ -63,6 +60,8 @@ class Outcome(NamedTuple):
     """What ``rewrite`` does to the file, of one that was not written."""
     generated: bool = False
     """Whether the file was left out because it says that a program wrote it."""
+    unread: str | None = None
+    """Why a document that was found in a folder is not of the kind that its name tells."""
 
     def only(self, kept: list[int]) -> Outcome:
         """The outcome with these of its findings, by their index."""
@@ -300,7 +299,7 @@ def transform(
     """Rewrite the bytes of one file, a pure function. What goes wrong concerns it alone."""
     if job.named and options.target is Target.SHIM:
         options = replace(options, named=True)
-    return convert_bytes(job.path, data, options, mode, knowledge)
+    return convert_bytes(job.path, data, options, mode, knowledge, strict=job.named)
 
 
 def store(job: Job, data: bytes, outcome: Outcome) -> Outcome:
@@ -317,12 +316,20 @@ def store(job: Job, data: bytes, outcome: Outcome) -> Outcome:
 
 
 def convert_bytes(
-    path: str, data: bytes, options: Options, mode: Mode, knowledge: Knowledge | None = None
+    path: str,
+    data: bytes,
+    options: Options,
+    mode: Mode,
+    knowledge: Knowledge | None = None,
+    *,
+    strict: bool = True,
 ) -> Outcome:
-    """Rewrite a source in memory.
+    """Rewrite a source in memory. A document that cannot be read is an error when ``strict``.
 
     In ``Mode.WRITE`` the findings have their places in the new source, else in the old one.
     """
+    from cuda2npu.places import relocated, source_lines
+
     try:
         if knowledge is not None and not knowledge.here:
             knowledge = knowledge.seen_from(os.path.realpath(path))
@@ -333,9 +340,11 @@ def convert_bytes(
             lines = source_lines(data)
         if findings and mode is Mode.WRITE and result.changed:
             old, lines = lines, source_lines(after)
-            findings = _relocate(findings, old, lines)
+            findings = relocated(findings, old, lines)
     except SourceError as error:
-        return Outcome(path, error=str(error))
+        if strict or formats.is_python(path):
+            return Outcome(path, error=str(error))
+        return Outcome(path, unread=str(error))
     except UsageError:  # a rule pack that cannot be loaded concerns every file
         raise
     except Exception as error:  # a defect of one rule must not cost the other files
@@ -350,42 +359,6 @@ def convert_bytes(
     if mode is Mode.CHECK or not (result.changed or (findings and mode is Mode.DIFF)):
         return outcome
     return outcome._replace(before=data, after=after)
-
-
-def source_lines(data: bytes) -> list[str]:
-    """The lines of a source, as findings count them. Raises SourceError."""
-    from cuda2npu.source import decode
-
-    return re.split(_LINE_END, decode(data)[0])
-
-
-def _relocate(findings: tuple[Finding, ...], old: list[str], new: list[str]) -> tuple[Finding, ...]:
-    """The findings with their lines in the rewritten source, which is what the user opens."""
-    findings = tuple(map(_in_new_cell, findings))
-    if len(old) == len(new):
-        return findings
-    from difflib import SequenceMatcher
-
-    lines: dict[int, int] = {}
-    for _, i1, i2, j1, j2 in SequenceMatcher(None, old, new).get_opcodes():
-        last = max(j2 - 1, j1 - 1, 0)
-        lines.update((line, min(j1 + line - i1, last)) for line in range(i1, i2))
-    return tuple(
-        replace(
-            finding,
-            line=lines[finding.line - 1] + 1,
-            end_line=lines[finding.end_line - 1] + 1,
-        )
-        for finding in findings
-    )
-
-
-def _in_new_cell(finding: Finding) -> Finding:
-    if finding.cell is None:
-        return finding
-    line, text = finding.cell.after
-    last = finding.cell.end_line + line - finding.cell.line
-    return replace(finding, cell=finding.cell._replace(line=line, end_line=last, text=text))
 
 
 def _write(job: Job, before: bytes, after: bytes) -> str | None:

@@ -11,7 +11,7 @@ names LibCST nodes, and its fix maps tokens to their new text::
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options
@@ -19,11 +19,17 @@ from cuda2npu.model import Options
 __all__ = [
     "Assignment",
     "Command",
+    "ConfigKey",
+    "ConfigValue",
     "Directive",
     "DocumentSite",
     "InlinePython",
+    "Instruction",
+    "PackageIndex",
     "Parameter",
+    "Requirement",
     "Token",
+    "Variable",
     "Word",
 ]
 
@@ -43,6 +49,96 @@ class Token:
         return replace(
             self, text=self.text[start:end], start=self.start + start, end=self.start + end
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey(Token):
+    """A key of a YAML, TOML or JSON document, as it is written."""
+
+    path: tuple[str | int, ...]
+    """The names of keys and the numbers of list items that lead here, this key the last."""
+    value: str | None
+    """The scalar below the key, as the parser reads it."""
+
+    @property
+    def key(self) -> str:
+        return _last_key(self.path)
+
+    def becomes(self, new: str) -> dict[Token, str]:
+        """The edit that renames the key; see :meth:`ConfigValue.becomes`."""
+        return _requoted(self, self.key, new)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue(Token):
+    """A scalar of a YAML, TOML or JSON document, as it is written, with its quotes."""
+
+    path: tuple[str | int, ...]
+    """The names of keys and the numbers of list items that lead here."""
+    value: str
+    """What the parser reads."""
+
+    @property
+    def key(self) -> str:
+        """The key above the value, whether it stands there alone or in a list."""
+        return _last_key(self.path)
+
+    def becomes(self, new: str) -> dict[Token, str]:
+        """The edit that puts ``new`` in the place of the value, whose quotes stay.
+
+        Empty when the value is written with escapes or over several lines.
+        """
+        return _requoted(self, self.value, new)
+
+
+def _requoted(token: Token, value: str, new: str) -> dict[Token, str]:
+    margin = (len(token.text) - len(value)) // 2
+    quote, end = token.text[:margin], len(token.text) - margin
+    plain = token.text[margin:end] == value and quote == token.text[end:]
+    if not plain or quote not in ("", "'", '"', "'''", '"""'):
+        return {}
+    return {token.part(margin, end): new}
+
+
+def _last_key(path: tuple[str | int, ...]) -> str:
+    """The name nearest to the end of a path; empty at the root."""
+    return next((part for part in reversed(path) if isinstance(part, str)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement(Token):
+    """A package that a file has installed: ``torch==2.1.0`` without comment and quotes."""
+
+    package: str
+    """Its name in lower case, with hyphens."""
+    version: str
+    """What the file says of the version, such as ``==2.1.0+cu118``; empty when nothing."""
+    installer: Literal["pip", "conda", "apt"]
+    room: int = -1
+    """Where text can be put that asks for one more package; -1 where nothing can."""
+    more: str = ""
+    """That text, with ``{}`` for the requirement."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackageIndex(Token):
+    """The address of packages that an installer is told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Token):
+    """The name of an environment variable, without quotes, where a document sets it."""
+
+    value: str | None
+    """What it is set to, as far as it stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction(Token):
+    """An instruction of a Dockerfile, with its continuation lines."""
+
+    keyword: str
+    """In capital letters: ``FROM``, ``ENV``, …"""
 
 
 class DocumentSite(Protocol):

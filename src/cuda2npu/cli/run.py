@@ -83,6 +83,7 @@ class Run:
         progress = Progress([job.path for job in plan.jobs], sys.stderr)
         self.summary.skipped(plan.excluded)
         self.summary.left_out(plan.left_out)
+        self.summary.large(plan.large)
         for fault in plan.errors:
             self.summary.errors.append(fault)
             show(Outcome(fault.path, error=fault.message))

@@ -4,12 +4,15 @@ A format is a row of ``FORMATS`` and a module with
 ``rewrite_bytes(data, options, path=…, knowledge=…)``, which returns the new bytes and a
 :class:`~cuda2npu.model.Result`, and raises SourceError for a file that cannot be read. A format
 module is imported when a file of its kind has a trigger word.
+
+Documents are read strictly when the user names them. In a folder, a template or a data file may
+bear the same suffix: what the parser refuses and what is larger than settings are is told of,
+and is no error.
 """
 
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import PurePath
 from typing import NamedTuple
@@ -32,6 +35,8 @@ class Format(NamedTuple):
     is_json: bool = False
     interpreter: re.Pattern[bytes] | None = None
     """The first line of a file that has no suffix, when the user names it."""
+    limit: int | None = None
+    """A larger file is data: it is not read unless the user names it. In bytes."""
 
 
 PYTHON = Format(
@@ -61,15 +66,60 @@ MAKEFILE = Format(
     holds_python=True,
 )
 
-FORMATS: tuple[Format, ...] = (PYTHON, NOTEBOOK, SHELL, MAKEFILE)
+SETTINGS_LIMIT = 1024 * 1024
+
+FORMATS: tuple[Format, ...] = (
+    PYTHON,
+    NOTEBOOK,
+    SHELL,
+    MAKEFILE,
+    Format(
+        "requirements",
+        ("*requirements*.txt", "*requirements*.in", "requirements/*.txt", "requirements/*.in",
+         "constraints*.txt"),
+        "cuda2npu.formats.requirements",
+    ),
+    Format("pyproject.toml", ("pyproject.toml",), "cuda2npu.formats.pyproject"),
+    Format("setup.cfg", ("setup.cfg",), "cuda2npu.formats.setup_cfg"),
+    Format(
+        "conda environment",
+        ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml"),
+        "cuda2npu.formats.conda",
+    ),
+    Format(
+        "Dockerfile",
+        ("Dockerfile*", "*.Dockerfile", "*.dockerfile", "Containerfile*"),
+        "cuda2npu.formats.dockerfile",
+    ),
+    Format("YAML", ("*.yaml", "*.yml"), "cuda2npu.formats.yaml", limit=SETTINGS_LIMIT),
+    Format("TOML", ("*.toml",), "cuda2npu.formats.toml", limit=SETTINGS_LIMIT),
+    Format("JSON", ("*.json",), "cuda2npu.formats.json", limit=SETTINGS_LIMIT),
+)  # fmt: skip
+
+LOCK_FILES = frozenset(
+    "package-lock.json npm-shrinkwrap.json composer.lock pnpm-lock.yaml conda-lock.yml "
+    ".cuda2npu-baseline.json".split()
+)
+"""What a tool made from the files that people write; nobody edits them."""
 
 
 def format_of(path: str) -> Format | None:
     """The format that a file's name tells."""
-    name = PurePath(path).name
-    return next(
-        (each for each in FORMATS if any(fnmatchcase(name, glob) for glob in each.patterns)), None
-    )
+    file = PurePath(path)
+    if file.name in LOCK_FILES:
+        return None
+    return next((each for each in FORMATS if any(map(file.match, each.patterns))), None)
+
+
+def is_data(path: str, size: int) -> bool:
+    """Whether a file is too large to be what its format is read for."""
+    kind = format_of(path)
+    return kind is not None and kind.limit is not None and size > kind.limit
+
+
+def is_python(path: str) -> bool:
+    """Whether a file holds Python or what starts it; one of no known name counts as Python."""
+    return (format_of(path) or PYTHON).holds_python
 
 
 def format_of_script(head: bytes) -> Format | None:

@@ -69,10 +69,18 @@ def rewrite_document(
             findings += _python(document, token, suppressions, edits)
     new = edits.applied(text)
     if edits:
-        tuple(tokenize(new))  # a text that its own parser refuses is never written
+        _read_again(new, tokenize)
     notes, made = tuple(suppressions.notes), edits.as_tuple(document.lines)
     result = Result(path, new, new != text, tuple(sorted(findings)), notes, made)
     return (encoding.encode(new) if result.changed else data), result
+
+
+def _read_again(text: str, tokenize: Tokenize) -> None:
+    """A text that its own parser refuses is never written."""
+    try:
+        tuple(tokenize(text))
+    except SourceError as error:  # pragma: no cover - a rule's defect
+        raise RuntimeError(f"the edited text cannot be read: {error}") from None
 
 
 def _ask(document: Document) -> Iterator[tuple[Rule, Token, Fix | Report]]:

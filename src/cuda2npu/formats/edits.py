@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from cuda2npu.formats.positions import Lines
-from cuda2npu.model import Edit, SourceError
+from cuda2npu.model import Edit
 from cuda2npu.tokens import Token
 
 
@@ -41,7 +41,7 @@ class Edits:
         pieces, position = [], 0
         for token, new in self._edits:
             if text[token.start : token.end] != token.text:  # pragma: no cover - a parser's defect
-                raise SourceError(f"the place of {token.text!r} was not found. Left as it was.")
+                raise RuntimeError(f"the place of {token.text!r} was not found")
             pieces += [text[position : token.start], new]
             position = token.end
         return "".join((*pieces, text[position:]))

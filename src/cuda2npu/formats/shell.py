@@ -6,6 +6,7 @@ import itertools
 import re
 
 from cuda2npu.formats.document import rewrite_document
+from cuda2npu.formats.installs import command_tokens
 from cuda2npu.formats.shell_lexer import HereDocument, Lexer
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options, Result, SourceError
@@ -21,6 +22,7 @@ _PASSED_BY = {"-e", "--env", "-x"}
 _CONTAINERS = re.compile(r"(nvidia-)?docker|podman|mpirun|mpiexec|horovodrun|singularity|apptainer")
 _PYTHON = re.compile(r"(.*/)?(python|pypy|ipython)[\d.]*|\"?\$[({]?\w*PYTHON\w*[)}]?\"?")
 _SHELL = re.compile(r"(.*/)?(ba|z|da|k)?sh")
+_INSTALLERS = re.compile(r"pip[\d.]*|conda|mamba|micromamba|apt(-get)?")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.S)
 _SETTING_LINE = re.compile(r"[\"'][A-Z_]\w*=\S*\s+[^\s=]")
 """A quoted text that reads ``NAME=value command``."""
@@ -82,6 +84,8 @@ class Shell:
                     self._assignment(word)
         if any(_CONTAINERS.fullmatch(word.value.rpartition("/")[2]) for word in rest[:4]):
             self._passed(rest)
+        if name not in _TELLERS and any(_INSTALLERS.fullmatch(word.value) for word in rest):
+            self._found += command_tokens(text, rest[0].start)
         self._programs(rest)
 
     def _named(self, words: list[Word], *, unset: bool) -> None:

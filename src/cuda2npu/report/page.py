@@ -15,7 +15,8 @@ from pathlib import Path
 
 from cuda2npu import writing
 from cuda2npu.model import FileError, Finding, UsageError
-from cuda2npu.project import Outcome, source_lines
+from cuda2npu.places import source_lines
+from cuda2npu.project import Outcome
 from cuda2npu.report import LEVELS, plural
 from cuda2npu.report.diff_rows import Row, diff_rows
 from cuda2npu.report.full import excerpt

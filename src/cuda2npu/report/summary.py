@@ -9,9 +9,13 @@ from cuda2npu.report import place, plural, style, tags
 from cuda2npu.report.inventory import Inventory
 
 _NAMED = 5
-"""More excluded paths than this are not listed."""
+"""More paths than this are not listed in a note."""
 _CHANGED = 10
 """More changed files than this are not listed when a run is stopped."""
+
+
+def _some(paths: list[str]) -> str:
+    return ", ".join(paths[:_NAMED]) + (", …" if len(paths) > _NAMED else "")
 
 
 class Summary:
@@ -25,6 +29,7 @@ class Summary:
         self.numerics: list[Finding] = []  # the applied edits that change results
         self.errors: list[FileError] = []
         self.notes: list[str] = []
+        self.unread: list[str] = []  # documents of folders that their parser refused, and why
         self.last = ""
         """The file that was done last; files are done in order."""
         self.generated: list[str] = []
@@ -38,6 +43,8 @@ class Summary:
         if outcome.generated:
             self.generated.append(outcome.path)
         self.notes += [f"{outcome.path}: {note}" for note in outcome.notes]
+        if outcome.unread is not None:
+            self.unread.append(f"{outcome.path}: {outcome.unread}")
         if outcome.changed:
             self.changed.append(outcome.path)
         if self.mode is not Mode.CHECK:
@@ -128,9 +135,7 @@ class Summary:
     def skipped(self, excluded: list[str]) -> None:
         """Tell of named paths that the patterns leave out."""
         if excluded:
-            more = ", …" if len(excluded) > _NAMED else ""
-            names = ", ".join(excluded[:_NAMED]) + more
-            self.notes.append(f"excluded by the settings: {names}")
+            self.notes.append(f"excluded by the settings: {_some(excluded)}")
 
     def left_out(self, folders: dict[str, int]) -> None:
         """Tell of vendored and generated code in the folders, and how to have it done, too."""
@@ -144,16 +149,27 @@ class Summary:
                 'exclude = ["!NAME"] in pyproject.toml, to include it'
             )
 
+    def large(self, paths: list[str]) -> None:
+        """Tell of files in folders that are data by their size."""
+        if paths:
+            self.notes.append(
+                f"{plural(len(paths), 'file')} not read, too large for settings: "
+                f"{_some(paths)}. Name a file to have it read"
+            )
+
     def _notes(self) -> list[str]:
+        notes = [*self.notes, *self.unread[:_NAMED]]
+        if len(self.unread) > _NAMED:
+            more = len(self.unread) - _NAMED
+            notes.append(f"{plural(more, 'more file')} could not be read, as templates are not")
         if self.generated:
             more = len(self.generated) - _NAMED
             names = ", ".join(self.generated[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-            self.notes.append(
+            notes.append(
                 f"left out, as a program wrote it and edits would be lost: {names}; change what "
                 "it is made from, or name the file to include it"
             )
-            self.generated = []
-        return [f"{style('note:', '1;33', self.color)} {note}" for note in self.notes]
+        return [f"{style('note:', '1;33', self.color)} {note}" for note in notes]
 
     def _errors(self) -> list[str]:
         return [
