@@ -1,0 +1,61 @@
+"""The commands of the documentation, run as they are written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from consoles import Step, run, steps
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PROJECT = ROOT / "fixtures" / "projects" / "landcover"
+
+TUTORIAL = steps((DOCS / "tutorial.md").read_text(encoding="utf-8"))
+SETS_UP = ("python3 -m venv ", ". venv/bin/activate", "pip install ")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A shell that finds this environment's programs, and a git that knows its user."""
+    person = {"NAME": "Reader", "EMAIL": "reader@example.org"}
+    identity = {f"GIT_{who}_{k}": v for who in ("AUTHOR", "COMMITTER") for k, v in person.items()}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**identity, "PATH": path, "GIT_CONFIG_GLOBAL": os.devnull, "NO_COLOR": "1"}
+
+
+def _follow(page: list[Step], folder: Path, environment: dict[str, str]) -> None:
+    assert page
+    wrong = list(run(page, folder, environment))
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.fixture
+def beside_a_clone(tmp_path: Path) -> Path:
+    (tmp_path / "cuda2npu").symlink_to(ROOT, target_is_directory=True)
+    return tmp_path
+
+
+def _no_cuda_left(project: Path) -> None:
+    assert (project / "train.py").read_text() != (PROJECT / "train.py").read_text()
+    assert ".cuda()" not in (project / "tests" / "test_model.py").read_text()
+
+
+def test_tutorial(beside_a_clone: Path, environment: dict[str, str]) -> None:
+    """In the environment of this test, all but the three commands that set one up."""
+    page = [step for step in TUTORIAL if not step.command.startswith(SETS_UP)]
+    assert len(TUTORIAL) - len(page) == len(SETS_UP)
+    _follow(page, beside_a_clone, environment)
+    _no_cuda_left(beside_a_clone / "landcover")
+
+
+@pytest.mark.slow
+def test_tutorial_on_a_fresh_machine(beside_a_clone: Path, environment: dict[str, str]) -> None:
+    bare = str(Path(sys.base_prefix) / "bin")
+    home = {"PATH": f"{bare}{os.pathsep}/usr/bin{os.pathsep}/bin", "HOME": str(beside_a_clone)}
+    assert shutil.which("cuda2npu", path=home["PATH"]) is None
+    _follow(TUTORIAL, beside_a_clone, {**environment, **home})
+    _no_cuda_left(beside_a_clone / "landcover")
