@@ -1,0 +1,31 @@
+"""Adds the generated pages while mkdocs builds the site, so that none can be out of date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from name_table import name_page
+from rule_pages import FAMILIES, by_family, rule_pages
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Fill the section of the navigation that is called Rules."""
+    for entry in config.nav or ():
+        if "Rules" in entry:
+            entry["Rules"] = ["rules/index.md", *_families()]
+
+
+def _families() -> Iterator[dict[str, Any]]:
+    for digit, rules in by_family().items():
+        file, title = FAMILIES[digit]
+        pages = [{f"{rule.code} {rule.name}": f"rules/{rule.code}.md"} for rule in rules]
+        yield {title: [f"rules/{file}/index.md", *pages]}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    """Add the pages to those that are read from ``docs``."""
+    for path, text in [*rule_pages(), ("torch-cuda.md", name_page())]:
+        files.append(File.generated(config, path, content=text))
