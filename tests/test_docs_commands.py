@@ -28,7 +28,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def _follow(page: list[Step], folder: Path, environment: dict[str, str]) -> None:
-    assert page
     wrong = list(run(page, folder, environment))
     assert not wrong, "\n\n".join(wrong)
 
@@ -37,6 +36,22 @@ def _follow(page: list[Step], folder: Path, environment: dict[str, str]) -> None
 def beside_a_clone(tmp_path: Path) -> Path:
     (tmp_path / "cuda2npu").symlink_to(ROOT, target_is_directory=True)
     return tmp_path
+
+
+@pytest.fixture
+def in_the_project(tmp_path: Path, environment: dict[str, str]) -> Path:
+    """The project of the tutorial, as the only commit of a repository."""
+    start = [Step(c) for c in ("git init --quiet", "git add .", "git commit --quiet -m CUDA")]
+    project = tmp_path / "landcover"
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("__pycache__", "runs"))
+    _follow(start, project, environment)
+    return project
+
+
+@pytest.mark.parametrize("page", sorted(path.stem for path in (DOCS / "how-to").glob("*.md")))
+def test_how_to(page: str, in_the_project: Path, environment: dict[str, str]) -> None:
+    text = (DOCS / "how-to" / f"{page}.md").read_text(encoding="utf-8")
+    _follow(steps(text), in_the_project, environment)
 
 
 def _no_cuda_left(project: Path) -> None:
