@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from comparison import cases_section
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from name_table import name_page
 from rule_pages import FAMILIES, by_family, rule_pages
+
+CASES = "<!-- the programs of tools/comparison.py -->"
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -23,6 +27,11 @@ def _families() -> Iterator[dict[str, Any]]:
         file, title = FAMILIES[digit]
         pages = [{f"{rule.code} {rule.name}": f"rules/{rule.code}.md"} for rule in rules]
         yield {title: [f"rules/{file}/index.md", *pages]}
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put the programs in their place on the page that compares tools."""
+    return markdown.replace(CASES, cases_section()) if CASES in markdown else markdown
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
