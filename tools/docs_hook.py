@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from comparison import cases_section
@@ -12,6 +13,7 @@ from mkdocs.structure.pages import Page
 from name_table import name_page
 from rule_pages import FAMILIES, by_family, rule_pages
 
+ROOT = Path(__file__).resolve().parent.parent
 CASES = "<!-- the programs of tools/comparison.py -->"
 
 
@@ -29,6 +31,12 @@ def _families() -> Iterator[dict[str, Any]]:
         yield {title: [f"rules/{file}/index.md", *pages]}
 
 
+def _chinese_readme() -> str:
+    """The Chinese README as a page."""
+    text = (ROOT / "README.zh-CN.md").read_text(encoding="utf-8")
+    return text.replace("(README.md)", "(index.md)")
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the programs in their place on the page that compares tools."""
     return markdown.replace(CASES, cases_section()) if CASES in markdown else markdown
@@ -36,5 +44,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Add the pages to those that are read from ``docs``."""
-    for path, text in [*rule_pages(), ("torch-cuda.md", name_page())]:
+    pages = [("torch-cuda.md", name_page()), ("zh.md", _chinese_readme())]
+    for path, text in [*rule_pages(), *pages]:
         files.append(File.generated(config, path, content=text))
