@@ -26,6 +26,9 @@ FAMILIES = {
 }
 """File name and title by the first digit of a code."""
 
+OWN = "NPU"
+"""What the codes of these rules start with; those of other packs have letters of their own."""
+
 PYTHON = "example.py"
 
 _KINDS = {
@@ -47,10 +50,14 @@ def rule_pages() -> Iterator[tuple[str, str]]:
 
 
 def by_family() -> dict[str, list[Rule]]:
-    """The rules by the first digit of their codes; KeyError for a digit that has no family."""
+    """The tool's own rules by the first digit of their codes.
+
+    Raises KeyError for a digit that has no family.
+    """
     families: dict[str, list[Rule]] = {digit: [] for digit in FAMILIES}
     for rule in load_rules():
-        families[rule.code[len("NPU")]].append(rule)
+        if rule.code.startswith(OWN):
+            families[rule.code[len(OWN)]].append(rule)
     return {digit: rules for digit, rules in families.items() if rules}
 
 
