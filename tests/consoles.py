@@ -48,7 +48,7 @@ def steps(page: str) -> list[Step]:
         for line in block.splitlines():
             if line.startswith("$ "):
                 of_block.append(Step(line[2:]))
-            elif line.startswith("> ") and of_block and not of_block[-1].shown:
+            elif f"{line} ".startswith("> ") and of_block and not of_block[-1].shown:
                 of_block[-1].command += "\n" + line[2:]
             elif of_block:
                 of_block[-1].shown.append(line.rstrip())
