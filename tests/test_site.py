@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from browser import browser
 
 from cuda2npu.packs import load_rules
 from cuda2npu.releases import RELEASES, releases_with, torch_cuda_names
@@ -130,3 +131,35 @@ def test_no_page_knows_where_it_was_built(site: Path) -> None:
     for path in site.rglob("*"):
         if path.suffix in (".html", ".js", ".json", ".xml"):
             assert str(ROOT) not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_reader_finds_a_rule_without_network(site: Path, tmp_path: Path, width: int) -> None:
+    """Opened from disk: the search answers, nothing is fetched, and no page is too wide."""
+    with browser(tmp_path / "profile") as tab:
+        for page in ("index", "tutorial", "torch-cuda", "comparison", "rules/index", "zh"):
+            tab.open(site / f"{page}.html", width=width)
+            assert tab.run("document.documentElement.scrollWidth <= innerWidth"), page
+            assert tab.faults == []
+            assert all(address.startswith(("file:", "data:")) for address in tab.requests)
+        tab.open(site / "rules" / "NPU401.html", width=width)
+        found = tab.run(SEARCH)
+        assert "NPU301 nccl-backend" in found
+
+
+SEARCH = """
+new Promise((done) => {
+  const field = document.querySelector("input.md-search__input");
+  document.querySelector("#__search").click();
+  field.value = "nccl-backend";
+  field.dispatchEvent(new Event("focus"));
+  field.dispatchEvent(new KeyboardEvent("keyup"));
+  const end = Date.now() + 20000;
+  const look = () => {
+    const found = document.querySelector(".md-search-result__list").textContent;
+    if (found.includes("nccl-backend") || Date.now() > end) done(found);
+    else setTimeout(look, 100);
+  };
+  look();
+})
+"""
