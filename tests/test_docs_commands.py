@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -48,10 +50,26 @@ def in_the_project(tmp_path: Path, environment: dict[str, str]) -> Path:
     return project
 
 
+@pytest.fixture
+def own_environment(tmp_path: Path, environment: dict[str, str]) -> dict[str, str]:
+    """One that a page may install into: it sees what this test's environment has."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    ours, theirs = (
+        Path(sysconfig.get_path("purelib", vars={"base": base})) for base in (sys.prefix, venv)
+    )
+    (theirs / "ours.pth").write_text(f"import site; site.addsitedir({str(ours)!r})\n")
+    program = venv / "bin" / "cuda2npu"
+    program.write_text('#!/bin/sh\nexec python -m cuda2npu "$@"\n')
+    program.chmod(0o755)
+    return {**environment, "PATH": f"{venv / 'bin'}{os.pathsep}{environment['PATH']}"}
+
+
 @pytest.mark.parametrize("page", sorted(path.stem for path in (DOCS / "how-to").glob("*.md")))
-def test_how_to(page: str, in_the_project: Path, environment: dict[str, str]) -> None:
+def test_how_to(page: str, in_the_project: Path, own_environment: dict[str, str]) -> None:
+    (in_the_project.parent / "cuda2npu").symlink_to(ROOT, target_is_directory=True)
     text = (DOCS / "how-to" / f"{page}.md").read_text(encoding="utf-8")
-    _follow(steps(text), in_the_project, environment)
+    _follow(steps(text), in_the_project, own_environment)
 
 
 def _no_cuda_left(project: Path) -> None:
