@@ -74,7 +74,9 @@ def test_how_to(page: str, in_the_project: Path, own_environment: dict[str, str]
 
 def _no_cuda_left(project: Path) -> None:
     assert (project / "train.py").read_text() != (PROJECT / "train.py").read_text()
-    assert ".cuda()" not in (project / "tests" / "test_model.py").read_text()
+    for path in ("tests/test_model.py", "notebooks/explore.ipynb"):
+        assert ".cuda()" not in (project / path).read_text()
+    assert "CUDA" not in (project / "scripts" / "train_two_gpus.sh").read_text()
 
 
 def test_tutorial(beside_a_clone: Path, environment: dict[str, str]) -> None:
