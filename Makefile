@@ -1,12 +1,13 @@
 # make demo: converts a training script and runs it on a simulated NPU.   make test: the suite.
-# make lint: style, formatting, types.   make bench: the speed figures.   Needs Python 3.10+ and pip.
+# make lint: style, formatting, types.   make docs: the site, in site/.   make bench: the speed
+# figures.   Needs Python 3.10+ and pip.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 .DEFAULT_GOAL := demo
 
 $(STAMP): pyproject.toml Makefile
@@ -33,8 +34,12 @@ lint: $(STAMP)
 	@echo "== ruff format"; $(BIN)/ruff format --check .
 	@echo "== mypy";        $(BIN)/mypy
 
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "The documentation: site/index.html"
+
 bench: $(STAMP)
 	@$(BIN)/python tools/bench.py
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site

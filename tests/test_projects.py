@@ -14,9 +14,8 @@ import pytest
 from cuda2npu.formats import format_of
 
 PROJECTS = Path(__file__).parent.parent / "fixtures" / "projects"
-NAMES = sorted(folder.name for folder in PROJECTS.iterdir())
-LINE = "x = torch.ones(2).cuda()  # makes a pool of workers worth its start\n"
-FILLER = "import torch\n" + LINE * 5000
+NAMES = sorted(folder.parent.name for folder in PROJECTS.glob("*/before"))
+FILLER = "import torch\n" + "# makes a pool of workers worth its start\n" * 8000
 
 
 def rewrite(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from cuda2npu.releases import exists, names
+from cuda2npu.releases import RELEASES, exists, names
 
 RENAMED: Mapping[str, str] = {
     "torch.cuda.CUDAGraph": "torch.npu.NPUGraph",
     "torch.cuda.graphs.CUDAGraph": "torch.npu.graphs.NPUGraph",
     "torch.cuda.CUDAPluggableAllocator": "torch.npu.NPUPluggableAllocator",
     "torch.cuda.memory.CUDAPluggableAllocator": "torch.npu.memory.NPUPluggableAllocator",
+    "torch.cuda.memory.mem_get_info": "torch.npu.mem_get_info",
     "torch.cuda.OutOfMemoryError": "torch.OutOfMemoryError",
     "torch.cuda.nvtx": "torch.npu.mstx",
     "torch.cuda.nvtx.mark": "torch.npu.mstx.mark",
@@ -27,7 +28,11 @@ RENAMED: Mapping[str, str] = {
 }
 """Names whose counterpart is called otherwise. Everything else keeps its name."""
 
+OF_TORCH: Mapping[str, str] = {"torch.OutOfMemoryError": "2.5.1"}
+"""Counterparts that torch itself offers, with the first release whose torch does."""
+
 ADVICE: Mapping[str, str] = {
+    "torch.cuda.OutOfMemoryError": "before torch 2.5 catch RuntimeError, its base",
     "torch.cuda.nccl": "HCCL has no such module: ask torch.distributed instead",
     "torch.cuda.comm": "use torch.distributed collectives over hccl",
     "torch.cuda.cudart": "torch_npu.npu.npurt offers a small subset from 2.7.1 on",
@@ -64,7 +69,7 @@ def counterpart(dotted: str, release: str) -> str | None:
     """
     renamed = RENAMED.get(dotted)
     if renamed is not None:
-        return renamed if renamed.startswith("torch.Out") or exists(renamed, release) else None
+        return renamed if _is_offered(renamed, release) else None
     head, _, last = dotted.rpartition(".")
     if dotted == "torch.cuda":
         return "torch.npu"
@@ -77,6 +82,12 @@ def counterpart(dotted: str, release: str) -> str | None:
     if parent is None or parent == "torch.npu" or parent in _with_members():
         return None
     return f"{parent}.{last}"
+
+
+def _is_offered(name: str, release: str) -> bool:
+    if name in OF_TORCH:
+        return RELEASES.index(release) >= RELEASES.index(OF_TORCH[name])
+    return exists(name, release)
 
 
 @cache

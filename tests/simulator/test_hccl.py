@@ -12,3 +12,7 @@ pytestmark = needs("torch_npu")
 @pytest.mark.parametrize("case", names("collectives.py"))
 def test_collectives(case: str) -> None:
     assert outcomes("collectives.py", processes=2)[case] == ""
+
+
+def test_a_model_may_outlive_its_group() -> None:
+    assert outcomes("model_outlives_group.py", processes=2) == {}

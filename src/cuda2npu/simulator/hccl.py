@@ -7,6 +7,7 @@ second, hidden group that knows that backend as the CPU's.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -75,7 +76,17 @@ def _create(options: Any, backend_options: Any = None) -> Any:
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
     group._set_group_name(f"{options.group_id}_on_host")
     _hidden[options.group_id] = (group, backend)
+    _keep_for_ever(backend)
     return backend
+
+
+def _keep_for_ever(backend: Any) -> None:
+    """Let a group end with the process only.
+
+    Gloo's threads want the interpreter's lock to drop a finished work. Its destructor waits for
+    them, and holds the lock when a DDP model that outlived the group is freed: neither goes on.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))
 
 
 def _finished(works: list[Any], tensors: Any) -> Any:
