@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from itertools import zip_longest
 from typing import Any
 
+from cuda2npu.report import plural
 from cuda2npu.smoke.metrics import EPSILONS, Leaves, Metrics
 from cuda2npu.smoke.outcome import Comparison, First, Row, Run
 from cuda2npu.smoke.spec import Tolerance
@@ -16,6 +19,9 @@ FLOORS = {"gradient": 1e-3, "parameter": 2e-2}
 side, of gradients that are all but zero."""
 _SHARE = 0.1
 """Inputs that are off by this share of the outputs' error take the blame from a layer."""
+
+_SAME, _APART = 1e-5, 1e-4
+"""Gradients that differ by less, relatively, are the same; parameters by more are not."""
 
 Event = dict[str, Any]
 
@@ -33,23 +39,31 @@ class _Comparing:
         self._tolerance = tolerance
         self._doubles = doubles
         self._leaves = Leaves(reference.values, npu.values)
+        self._counts = (
+            {} if "timeout" in (reference.ended, npu.ended) else _step_counts(reference, npu)
+        )
+        self._events, found = shared_events(reference, npu, self._counts)
+        self._found = {_key(event): event for event in found}
         self._rows: dict[tuple[str, str], Row] = {}
         self._result = Comparison()
         self._step = 1
         self._epsilon = 0.0
 
     def all(self) -> Comparison:
-        others = {_key(event): event for event in self._new.events}
-        for event in self._old.events:
+        others = dict(self._found)
+        for number, event in enumerate(self._events):
             other = others.pop(_key(event), None)
             if other is None:
                 self._missing(event)
             else:
-                self._event(event, other)
+                self._event(number, event, other)
             if event["kind"] == "step":
                 self._step = max(self._step, event["call"] + 1)
         self._extra(others)
-        self._state()
+        if self._counts:
+            self._other_steps()
+        else:
+            self._state()
         self._whole()
         self._result.rows = list(self._rows.values())
         self._result.losses = list(zip_longest(self._old.losses, self._new.losses))
@@ -60,15 +74,15 @@ class _Comparing:
     def _row(self, kind: str, name: str) -> Row:
         return self._rows.setdefault((kind, name), Row(name, kind))
 
-    def _event(self, old: Event, new: Event) -> None:
+    def _event(self, number: int, old: Event, new: Event) -> None:
         if old["kind"] == "call":
-            self._call(old, new)
+            self._call(number, old, new)
         elif old["kind"] == "loss":
             self._loss(old, new)
         else:
             self._optimizer(old, new)
 
-    def _call(self, old: Event, new: Event) -> None:
+    def _call(self, number: int, old: Event, new: Event) -> None:
         for leaf in old["out"]:
             self._epsilon = max(self._epsilon, EPSILONS.get(leaf["dtype"], 0.0))
         metrics = self._leaves.compare(old["out"], new["out"])
@@ -78,10 +92,10 @@ class _Comparing:
         row.add(metrics, failures + wrong, pointed)
         if wrong:
             self._part(First(old["name"], old["name"], "", self._step, tuple(wrong)))
-        elif failures:
-            self._part(self._blame(old, new, metrics, tuple(failures)))
-        elif pointed and self._result.early is None and self._result.first is None:
-            self._result.early = self._blame(old, new, metrics, tuple(pointed))
+        elif self._result.first is None and failures:
+            self._part(self._blame(number, old, new, metrics, tuple(failures)))
+        elif self._result.first is None and pointed:
+            self._point_out(self._blame(number, old, new, metrics, tuple(pointed)))
 
     def _judge(self, metrics: Metrics) -> tuple[list[str], list[str]]:
         """Why it differs, and what is pointed out."""
@@ -104,19 +118,42 @@ class _Comparing:
             return ["its output is on cpu, expected npu"]
         return []
 
-    def _blame(self, old: Event, new: Event, found: Metrics, why: tuple[str, ...]) -> First:
-        """The layer itself, or the code that runs before it when its inputs differ already."""
-        name = old["name"]
-        inputs = self._leaves.compare(old["in"], new["in"])
-        off = bool(inputs.shape) or inputs.rel_l2 > _SHARE * found.rel_l2
-        values = found.rel_l2 > 0 and not found.shape
-        if inputs.dtype == found.dtype and not values and found.dtype:
-            off = True
-        if not (inputs.compared and off and (inputs.rel_l2 > 1e-6 or inputs.shape or inputs.dtype)):
+    def _blame(
+        self, number: int, old: Event, new: Event, found: Metrics, why: tuple[str, ...]
+    ) -> First:
+        """The layer itself; when its inputs differ already, the nearest module around it that
+        was still handed the same: its own code is between the two."""
+        name = holder = old["name"]
+        while holder and self._handed_other(old, new, found):
+            holder = holder.rpartition(".")[0]
+            around = self._around(number, holder)
+            if around is None:
+                break
+            old, new = around
+        if holder == name:
             return First(name, name, "", self._step, why)
-        holder = name.rpartition(".")[0]
-        text = f"the inputs of {name} differ already: look at the code that runs before it"
+        code = f"the code of {holder} that runs" if holder else "the code that runs"
+        text = f"the inputs of {name} differ already: look at {code} before it"
         return First(holder, name, text, self._step, why)
+
+    def _handed_other(self, old: Event, new: Event, found: Metrics) -> bool:
+        """Whether the inputs of a call are off by more than ``found`` could have come without."""
+        inputs = self._leaves.compare(old["in"], new["in"])
+        if inputs.shape or inputs.nan or inputs.inf:
+            return True
+        if not inputs.compared:
+            return False
+        values = found.rel_l2 > 0 and not found.shape
+        if inputs.dtype and inputs.dtype == found.dtype and not values:
+            return True
+        return inputs.rel_l2 > max(1e-6, _SHARE * found.rel_l2)
+
+    def _around(self, number: int, name: str) -> tuple[Event, Event] | None:
+        """The call of a module that ends first after an event, in both runs."""
+        later = (event for event in self._events[number + 1 :] if event["kind"] == "call")
+        old = next((event for event in later if event["name"] == name), None)
+        new = None if old is None else self._found.get(_key(old))
+        return None if old is None or new is None else (old, new)
 
     def _loss(self, old: Event, new: Event) -> None:
         metrics = self._leaves.compare(old["out"], new["out"])
@@ -151,10 +188,17 @@ class _Comparing:
         self._row("step", f"{old['name']}: gradients").add(
             Metrics(rel_l2=worst, compared=len(old["norms"])), failures, []
         )
-        if failures:
+        seen = f"step {old['call']} of {old['name']}"
+        moved = _moved_apart(old["norms"], new["norms"])
+        by_step = moved and all("parameter norm" in reason for reason in failures)
+        text = f"the gradients agree: look at {old['name']} and what it is given, such as its lr"
+        if failures and by_step:
+            self._part(First("", seen, text, self._step, tuple(failures[:4])))
+        elif failures:
             layer = failures[0].partition(": ")[0].rpartition(".")[0]
-            seen = f"step {old['call']} of {old['name']}"
             self._part(First(layer, seen, "", self._step, tuple(failures[:4])))
+        elif by_step and self._result.first is None:
+            self._point_out(First("", seen, text, self._step, tuple(moved[:4])))
 
     def _state(self) -> None:
         others = {entry["path"]: entry for entry in self._new.state}
@@ -183,7 +227,11 @@ class _Comparing:
         kind = "layer" if event["kind"] == "call" else event["kind"]
         self._row(kind, event["name"]).add(Metrics(), [reason], [])
         text = "the two runs take different ways"
-        self._part(First(event["name"], event["name"], text, self._step, (reason,)))
+        called = {name for kind, name, _ in self._found if kind == event["kind"]}
+        holder = event["name"].rpartition(".")[0]
+        while holder and holder not in called:
+            holder = holder.rpartition(".")[0]
+        self._part(First(holder, event["name"], text, self._step, (reason,)))
 
     def _extra(self, events: dict[tuple[str, str, int], Event]) -> None:
         if self._old.ended == "timeout":
@@ -191,6 +239,13 @@ class _Comparing:
         for kind, name, call in events:
             reason = f"call {call} happened on the NPU alone"
             self._row("layer" if kind == "call" else kind, name).add(Metrics(), [reason], [])
+
+    def _other_steps(self) -> None:
+        for name, (old, new) in self._counts.items():
+            reason = f"{name}: {plural(old, 'step')} in the reference, {new} on the NPU"
+            self._result.problems.append(f"{reason}; what comes after those is not compared")
+            seen = f"step {min(old, new) + 1} of {name}"
+            self._part(First("", seen, "", min(old, new) + 1, (reason,)))
 
     def _whole(self) -> None:
         devices = {leaf["device"] for e in self._new.events for leaf in e.get("out", ())}
@@ -202,6 +257,10 @@ class _Comparing:
         elif "npu" not in devices:
             self._result.problems.append("nothing of the rewritten script ran on the NPU")
 
+    def _point_out(self, early: First) -> None:
+        if self._result.early is None:
+            self._result.early = early
+
     def _part(self, first: First) -> None:
         if self._result.first is None:
             self._result.first = first
@@ -209,6 +268,40 @@ class _Comparing:
 
 def _key(event: Event) -> tuple[str, str, int]:
     return event["kind"], event["name"], event["call"]
+
+
+def _step_counts(old: Run, new: Run) -> dict[str, tuple[int, int]]:
+    """Of each optimizer that took another number of steps in each run."""
+    counts = [
+        Counter(event["name"] for event in run.events if event["kind"] == "step")
+        for run in (old, new)
+    ]
+    names = sorted(counts[0] | counts[1])
+    found = {name: (counts[0][name], counts[1][name]) for name in names}
+    return {name: (a, b) for name, (a, b) in found.items() if a != b}
+
+
+def shared_events(old: Run, new: Run, counts: object) -> tuple[list[Event], list[Event]]:
+    """The events of both; up to the last step that both took, where their numbers differ."""
+    steps = [{_key(e) for e in run.events if e["kind"] == "step"} for run in (old, new)]
+    both = steps[0] & steps[1]
+    if not counts or not both:
+        return old.events, new.events
+    ends = [max(n for n, e in enumerate(run.events) if _key(e) in both) for run in (old, new)]
+    return old.events[: ends[0] + 1], new.events[: ends[1] + 1]
+
+
+def _moved_apart(old: dict[str, Event], new: dict[str, Event]) -> list[str]:
+    """Parameters that a step changed otherwise, where it was given the same gradients."""
+    found = []
+    for name in old.keys() & new.keys():
+        gradients = old[name]["gradient"], new[name]["gradient"]
+        a, b = old[name]["parameter"], new[name]["parameter"]
+        if None in gradients or not math.isclose(*gradients, rel_tol=_SAME, abs_tol=1e-12):
+            return []
+        if not math.isclose(a, b, rel_tol=_APART):
+            found.append(f"{name}: parameter norm {a:.6g} → {b:.6g}")
+    return sorted(found)
 
 
 def _place(placed: str) -> str:

@@ -13,7 +13,7 @@ from cuda2npu.smoke.outcome import Comparison, Row
 from cuda2npu.smoke.spec import SIMULATED
 from cuda2npu.smoke.stage import Report
 from cuda2npu.smoke.suspects import Edit
-from cuda2npu.smoke.table import describe
+from cuda2npu.smoke.table import change, describe
 
 _STYLE = """
 .verdict{font-size:1.4rem;font-weight:700}
@@ -131,9 +131,8 @@ def _not_rewritten(report: Report) -> str:
 def _edit_table(edits: Iterable[Edit]) -> str:
     rows = []
     for edit in edits:
-        change = f"{edit.before} → {edit.after}" if edit.after else edit.before
         level = "changes results" if edit.numerics else ""
-        rows.append((f"{edit.path}:{edit.line}", edit.code, edit.message, level, change))
+        rows.append((f"{edit.path}:{edit.line}", edit.code, edit.message, level, change(edit)))
     return table(("place", "rule", "what", "", "line"), rows)
 
 

@@ -126,8 +126,12 @@ def describe(first: First) -> str:
 
 def edit_text(edit: Edit) -> str:
     code = f"{edit.code} " if edit.code else ""
-    change = f"{edit.before} → {edit.after}" if edit.after else edit.before
-    return f"{_short(edit.path)}:{edit.line} {code}{edit.message}: {change}"
+    return f"{_short(edit.path)}:{edit.line} {code}{edit.message}: {change(edit)}"
+
+
+def change(edit: Edit) -> str:
+    """The line as it was and as it is, as far as there is one."""
+    return " → ".join(text for text in (edit.before, edit.after) if text)
 
 
 def _show_failure(failure: Failure, console: Console) -> None:
