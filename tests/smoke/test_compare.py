@@ -32,6 +32,15 @@ def test_distances() -> None:
     assert found.failures(TOLERANCE) == ["max abs 0.5 > 0.01"]
 
 
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [(1.010004, "max abs 0.010004 > 0.01"), (1.5, "max abs 0.5 > 0.01"), (1.0102, "0.0102 >")],
+)
+def test_a_figure_over_its_limit_is_not_rounded_down_to_it(found: float, reason: str) -> None:
+    metrics = compare_values(np.array([1], np.float32), np.array([found], np.float32))
+    assert reason in metrics.failures(TOLERANCE)[0]
+
+
 def test_opposite_direction() -> None:
     assert compare_values(A, -A).cosine == pytest.approx(-1)
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from cuda2npu.report import plural
-from cuda2npu.smoke.metrics import EPSILONS, Leaves, Metrics
+from cuda2npu.smoke.metrics import EPSILONS, Leaves, Metrics, beyond
 from cuda2npu.smoke.outcome import Comparison, First, Row, Run
 from cuda2npu.smoke.spec import Tolerance
 
@@ -105,7 +105,8 @@ class _Comparing:
             metrics = metrics.without_dtype()
         failures = metrics.failures(self._tolerance, self._epsilon)
         if not failures and metrics.mean_abs > self._tolerance.mean_abs:
-            pointed.append(f"mean abs {metrics.mean_abs:.3g} > {self._tolerance.mean_abs:g}")
+            over = beyond(metrics.mean_abs, ">", self._tolerance.mean_abs)
+            pointed.append(f"mean abs {over}")
         return failures, pointed
 
     def _wrong_place(self, old: Event, new: Event) -> list[str]:
