@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from cuda2npu.smoke.kept import announce_saves
 from cuda2npu.smoke.spec import Spec
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def instrument(torch: Any, spec: Spec, folder: Path) -> Recorder:
     randomness.seed(spec.seed)
     recorder.extra = {"environment": environment_of(torch)}
     watch_forks(recorder, spec)
+    if spec.kept:
+        announce_saves(torch)
     return recorder
 
 

@@ -34,6 +34,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "suspects": [asdict(edit) for edit in report.suspects],
         "notes": [asdict(note) for note in report.notes],
         "not_rewritten": report.not_rewritten,
+        "left_behind": report.left_behind,
     }
     if report.ranks:
         found["ranks"] = [_rank(rank, one) for rank, one in report.ranks.items()]

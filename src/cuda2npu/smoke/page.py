@@ -13,7 +13,7 @@ from cuda2npu.smoke.outcome import Comparison, Row
 from cuda2npu.smoke.spec import SIMULATED
 from cuda2npu.smoke.stage import Report
 from cuda2npu.smoke.suspects import Edit
-from cuda2npu.smoke.table import change, describe
+from cuda2npu.smoke.table import change, describe, left_behind
 
 _STYLE = """
 .verdict{font-size:1.4rem;font-weight:700}
@@ -29,7 +29,13 @@ def page_of(report: Report) -> str:
     parts = [_head(report), *map(_failure, report.failures)]
     if report.comparison is not None:
         parts += _compared(report, report.comparison)
-    parts += [_edits(report), _not_rewritten(report), _notes(report), _environment(report)]
+    parts += [
+        _edits(report),
+        _not_rewritten(report),
+        _left_behind(report),
+        _notes(report),
+        _environment(report),
+    ]
     title = f"{report.request.script.name}: {verdict(report)}"
     return head(title, _STYLE) + "\n".join(part for part in parts if part) + END
 
@@ -126,6 +132,11 @@ def _not_rewritten(report: Report) -> str:
         return ""
     lines = "".join(f"<li>{escape(text)}</li>" for text in report.not_rewritten)
     return f'<h2>Not rewritten</h2><ul class="differs">{lines}</ul>'
+
+
+def _left_behind(report: Report) -> str:
+    lines = "".join(f"<li>{escape(text)}</li>" for text in left_behind(report))
+    return f'<h2>Left behind</h2><ul class="differs">{lines}</ul>' if lines else ""
 
 
 def _edit_table(edits: Iterable[Edit]) -> str:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cuda2npu.model import Options
 from cuda2npu.smoke import captured, npu
 from cuda2npu.smoke.compare import compare
 from cuda2npu.smoke.failure import Failure, failure
-from cuda2npu.smoke.files_read import files_read, is_installed
+from cuda2npu.smoke.files_read import LEFT_BEHIND, files_read, is_installed
 from cuda2npu.smoke.notes import Note, read_notes
 from cuda2npu.smoke.outcome import Comparison, Run
 from cuda2npu.smoke.overlay import Overlay, not_rewritten, rewritten
 from cuda2npu.smoke.process import Ended
 from cuda2npu.smoke.project import module_file, project_root
+from cuda2npu.smoke.putback import as_before
 from cuda2npu.smoke.ranks import across, read_runs, run_ranks
 from cuda2npu.smoke.spec import (
     NPU,
@@ -29,6 +31,7 @@ from cuda2npu.smoke.spec import (
 )
 from cuda2npu.smoke.suspects import Edit, edits, suspects
 
+KEPT = "kept"
 _LOST_DOUBLES = "float64"
 
 Tell = Callable[[str], None]
@@ -79,6 +82,10 @@ class Report:
     steps: int = 0
     ranks: dict[int, Comparison] = field(default_factory=dict)
     """By rank, where the run had several."""
+    reference_time: tuple[float, float] = (0.0, 0.0)
+    """When the reference began and ended, if it was run here."""
+    left_behind: list[str] = field(default_factory=list)
+    """Files that the reference wrote and the run on the NPU read."""
     not_rewritten: list[str] = field(default_factory=list)
     """Files that ran on the NPU as they are although there is something to rewrite in them."""
 
@@ -98,7 +105,7 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
     if given is not None and not given.exists():
         raise SmokeError(f"{given}: no such file or folder")
     with _workspace() as folder:
-        for name in (REFERENCE, NPU):
+        for name in (REFERENCE, NPU, KEPT):
             (folder / name).mkdir()
         machine = npu.machine(folder, request.seen_devices)
         report = Report(request, simulated=machine.simulated)
@@ -106,9 +113,11 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
             notice(SIMULATED)
         old, files = _reference(request, script, folder / REFERENCE, report, tell)
         root = project_root(script, Path.cwd())
-        overlay = rewritten(files, root, folder / "copy", request.options, given=given)
-        report.edits = edits(overlay)
-        new = _npu_run(request, script, overlay, folder, report, machine, tell)
+        with as_before(folder / KEPT):
+            overlay = rewritten(files, root, folder / "copy", request.options, given=given)
+            report.edits = edits(overlay)
+            new = _npu_run(request, script, overlay, folder, report, machine, tell)
+        report.left_behind = _left_behind(folder)
         report.not_rewritten = not_rewritten(files_read(folder / NPU), overlay, request.options)
         report.notes = read_notes(folder, overlay)
         if not report.failures:
@@ -152,6 +161,12 @@ def _script(request: Request) -> Path:
     return found.resolve()
 
 
+def _left_behind(folder: Path) -> list[str]:
+    """What the run on the NPU read of the reference's, though both should begin alike."""
+    found = files_read(folder / NPU, LEFT_BEHIND)
+    return [str(path) for path in found if not path.is_relative_to(folder)]
+
+
 @contextmanager
 def _workspace() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="cuda2npu-smoke-", ignore_cleanup_errors=True) as name:
@@ -179,6 +194,10 @@ def _reference(
 ) -> tuple[list[Run], list[Path]]:
     """The runs of the original and the files of the project that it read, the script first."""
     spec = _reference_spec(request, script, folder)
+    kept = folder.parent / KEPT
+    if kept.is_dir():  # another run follows, which has to begin as this one
+        places = (Path.cwd(), project_root(script, Path.cwd()))
+        spec = replace(spec, kept=str(kept), folders=tuple(map(str, places)))
     if request.reference is not None:
         runs, files, manifest = captured.load(request.reference, spec, request.nproc)
         where = "CPU" if manifest["device"] == "cpu" else "CUDA"
@@ -187,6 +206,7 @@ def _reference(
         return runs, files
     where = "the CPU, CUDA calls led there" if spec.cuda_on_cpu else "CUDA"
     report.reference_name = f"the original on {where}"
+    began = time.time()
     ended = run_ranks(
         spec,
         request.nproc,
@@ -194,6 +214,7 @@ def _reference(
         request.timeout,
         lambda text: tell(f"reference on {'CPU' if spec.cuda_on_cpu else 'CUDA'}: {text}"),
     )
+    report.reference_time = began, time.time()
     overlay = Overlay(script.parent, script.parent)
     runs = _ended(REFERENCE, folder, ended, overlay, report, marked=spec.cuda_on_cpu)
     return runs, _of_project(script, files_read(folder))
@@ -221,6 +242,7 @@ def _npu_run(
         module=str(request.script) if request.module else "",
         root=str(overlay.root),
         copy=str(overlay.copy),
+        other_run=report.reference_time,
     )
     where = "simulated NPU" if machine.simulated else "NPU"
     ended = run_ranks(

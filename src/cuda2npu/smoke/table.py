@@ -51,6 +51,8 @@ def show(report: Report, console: Console, told: bool = False) -> None:
         console.print(f"[yellow]note[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
     for text in report.not_rewritten:
         console.print(f"[red]not rewritten[/red] {escape(text)}", highlight=False, soft_wrap=True)
+    for text in left_behind(report):
+        console.print(f"[red]left behind[/red] {escape(text)}", highlight=False, soft_wrap=True)
     console.print(_verdict(report), highlight=False, soft_wrap=True)
 
 
@@ -132,6 +134,15 @@ def edit_text(edit: Edit) -> str:
 def change(edit: Edit) -> str:
     """The line as it was and as it is, as far as there is one."""
     return " → ".join(text for text in (edit.before, edit.after) if text)
+
+
+def left_behind(report: Report) -> list[str]:
+    """Files that explain why two runs part: the second did not begin as the first."""
+    if report.code == 0:
+        return []
+    why = "the reference wrote it and the run on the NPU read it, which may be all the difference"
+    cure = "see `Files that the script writes` in docs/smoke.md"
+    return [f"{_short(path)}: {why}; {cure}" for path in report.left_behind[:REASONS]]
 
 
 def _show_failure(failure: Failure, console: Console) -> None:
