@@ -23,6 +23,8 @@ _SHARE = 0.1
 _SAME, _APART = 1e-5, 1e-4
 """Gradients that differ by less, relatively, are the same; parameters by more are not."""
 
+NOTHING = "called no module and no backward: there is nothing to compare"
+
 Event = dict[str, Any]
 
 
@@ -252,11 +254,15 @@ class _Comparing:
         devices = {leaf["device"] for e in self._new.events for leaf in e.get("out", ())}
         devices |= {n["device"] for e in self._new.events for n in e.get("norms", {}).values()}
         if not self._old.events:
-            self._result.problems.append(
-                "the reference called no module and no backward: there is nothing to compare"
-            )
+            self._result.problems.append(f"the reference {NOTHING}")
+            self._result.nothing = True
         elif "npu" not in devices:
             self._result.problems.append("nothing of the rewritten script ran on the NPU")
+            if "cuda" not in _places(self._old):
+                self._result.problems.append(
+                    "nor did any module of the original run on CUDA: there is nothing to compare"
+                )
+                self._result.nothing = True
 
     def _point_out(self, early: First) -> None:
         if self._result.early is None:
@@ -269,6 +275,14 @@ class _Comparing:
 
 def _key(event: Event) -> tuple[str, str, int]:
     return event["kind"], event["name"], event["call"]
+
+
+def _places(run: Run) -> set[str | None]:
+    """Where modules and parameters were meant to be."""
+    found = {event.get("placed") for event in run.events}
+    found |= {leaf["device"] for event in run.events for leaf in event.get("out", ())}
+    found |= {norms["placed"] for event in run.events for norms in event.get("norms", {}).values()}
+    return found | {entry.get("placed") for entry in run.state}
 
 
 def _step_counts(old: Run, new: Run) -> dict[str, tuple[int, int]]:

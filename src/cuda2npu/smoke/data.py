@@ -10,9 +10,12 @@ from cuda2npu.smoke.outcome import Comparison, First, Row
 from cuda2npu.smoke.stage import Report
 
 VERDICTS = ("match", "differs", "could not run")
+NOTHING = "nothing to compare"
 
 
 def verdict(report: Report) -> str:
+    if not report.failures and report.comparison is not None and report.comparison.nothing:
+        return NOTHING
     return VERDICTS[report.code]
 
 

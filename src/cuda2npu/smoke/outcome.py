@@ -136,6 +136,8 @@ class Comparison:
     problems: list[str] = field(default_factory=list)
     """What is wrong with the run as a whole."""
     total: Metrics = field(default_factory=Metrics)
+    nothing: bool = False
+    """Whether the two runs did nothing that can be compared."""
 
     @property
     def matches(self) -> bool:

@@ -17,7 +17,7 @@ from cuda2npu.smoke.table import change, describe, left_behind
 
 _STYLE = """
 .verdict{font-size:1.4rem;font-weight:700}
-.match,.ok{color:#2e7d32;fill:#2e7d32}.differs,.could-not-run{color:#c62828;fill:#c62828}
+.match,.ok{color:#2e7d32;fill:#2e7d32}.differs,.could-not-run,.nothing-to-compare{color:#c62828;fill:#c62828}
 .pointed-out{color:#b26a00;fill:#b26a00}
 .simulated{border:2px solid #b26a00;padding:.5rem 1rem;border-radius:.4rem}
 td:first-child{min-width:11rem}

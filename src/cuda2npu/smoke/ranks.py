@@ -120,6 +120,7 @@ def across(compared: Mapping[int, Comparison]) -> Comparison:
     first, *others = sorted(compared)
     whole = replace(compared[first], rows=list(compared[first].rows))
     whole.problems = [*whole.problems]
+    whole.nothing = all(one.nothing for one in compared.values())
     if whole.first is not None:
         whole.first = replace(whole.first, rank=first)
     for rank in others:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cuda2npu.model import Options
 from cuda2npu.smoke import captured, npu
-from cuda2npu.smoke.compare import compare
+from cuda2npu.smoke.compare import NOTHING, compare
 from cuda2npu.smoke.failure import Failure, failure
 from cuda2npu.smoke.files_read import LEFT_BEHIND, files_read, is_installed
 from cuda2npu.smoke.notes import Note, read_notes
@@ -30,6 +28,7 @@ from cuda2npu.smoke.spec import (
     Tolerance,
 )
 from cuda2npu.smoke.suspects import Edit, edits, suspects
+from cuda2npu.smoke.workspace import workspace
 
 KEPT = "kept"
 _LOST_DOUBLES = "float64"
@@ -91,7 +90,7 @@ class Report:
 
     @property
     def code(self) -> int:
-        if self.failures or self.comparison is None or not self.comparison.rows:
+        if self.failures or self.comparison is None or self.comparison.nothing:
             return 2
         return 0 if self.comparison.matches else 1
 
@@ -104,7 +103,7 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
     script, given = _script(request), request.rewritten
     if given is not None and not given.exists():
         raise SmokeError(f"{given}: no such file or folder")
-    with _workspace() as folder:
+    with workspace() as folder:
         for name in (REFERENCE, NPU, KEPT):
             (folder / name).mkdir()
         machine = npu.machine(folder, request.seen_devices)
@@ -131,22 +130,36 @@ def capture(
     """Run the original script and keep its records at ``target``."""
     script = _script(request)
     captured.check_target(target, force)
-    with _workspace() as folder:
+    with workspace() as folder:
         report = Report(request)
         runs, files = _reference(request, script, folder, report, tell)
+        if not report.failures and not any(run.events for run in runs):
+            raise SmokeError(f"{request.script}: {NOTHING}")
         if not report.failures:
             spec = _reference_spec(request, script, folder)
             captured.keep(target.resolve(), spec, request.nproc, runs, files)
         return report
 
 
+def _source(path: Path) -> Path:
+    if path.is_dir():
+        raise SmokeError(f"{path}: is a folder; name the script in it that runs")
+    if not path.is_file():
+        raise SmokeError(f"{path}: no such file")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SmokeError(f"{path}: cannot be read: {error.strerror}") from None
+    if b"\0" in data:
+        raise SmokeError(f"{path}: is no Python source: it holds null bytes")
+    return path.resolve()
+
+
 def _script(request: Request) -> Path:
     """The file that runs."""
     path = request.script
     if not request.module:
-        if not path.is_file():
-            raise SmokeError(f"{path}: no such file")
-        return path.resolve()
+        return _source(path)
     found = module_file(str(path), Path.cwd())
     if found is None:
         raise SmokeError(
@@ -165,12 +178,6 @@ def _left_behind(folder: Path) -> list[str]:
     """What the run on the NPU read of the reference's, though both should begin alike."""
     found = files_read(folder / NPU, LEFT_BEHIND)
     return [str(path) for path in found if not path.is_relative_to(folder)]
-
-
-@contextmanager
-def _workspace() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="cuda2npu-smoke-", ignore_cleanup_errors=True) as name:
-        yield Path(name).resolve()
 
 
 def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:

@@ -21,11 +21,14 @@ ROWS = 40
 REASONS = 10
 _FIGURES = 60
 """The width of all columns but the first."""
+NARROWEST = _FIGURES + 20
+"""Columns of the terminal below which the table is not squeezed: its figures would go first."""
 _IN_COLUMNS = ("cosine ", "max abs ", "mean abs ")
 """Reasons that the columns beside them show already."""
 _STYLES = {Status.OK: "green", Status.POINTED: "yellow", Status.DIFFERS: "red"}
 _WORDS = {Status.OK: "ok", Status.POINTED: "pointed", Status.DIFFERS: "differs"}
-_COLORS = {"match": "green", "differs": "red", "could not run": "red"}
+_COLORS = {"match": "green"}
+"""Of verdicts; all others are red."""
 
 
 def show(report: Report, console: Console, told: bool = False) -> None:
@@ -35,8 +38,7 @@ def show(report: Report, console: Console, told: bool = False) -> None:
     """
     if report.simulated and not told:
         console.print(f"[bold]{escape(SIMULATED)}[/bold]", highlight=False, soft_wrap=True)
-    for failure in report.failures:
-        _show_failure(failure, console)
+    show_failures(report, console)
     if report.comparison is not None:
         against = f"{report.request.script}: NPU against {report.reference_name}"
         console.print(escape(against), highlight=False, soft_wrap=True)
@@ -145,6 +147,11 @@ def left_behind(report: Report) -> list[str]:
     return [f"{_short(path)}: {why}; {cure}" for path in report.left_behind[:REASONS]]
 
 
+def show_failures(report: Report, console: Console) -> None:
+    for failure in report.failures:
+        _show_failure(failure, console)
+
+
 def _show_failure(failure: Failure, console: Console) -> None:
     which = "the reference" if failure.which == "reference" else "the rewritten script on the NPU"
     for line in _failure_lines(failure, which):
@@ -168,15 +175,16 @@ def _failure_lines(failure: Failure, which: str) -> Iterator[str]:
 
 def _verdict(report: Report) -> str:
     text = verdict(report)
-    total = report.comparison.total if report.comparison and report.comparison.rows else None
+    comparison = report.comparison
     figures = ""
-    if total is not None:
+    if comparison is not None and comparison.rows and not comparison.nothing:
+        total = comparison.total
         figures = f", worst cosine {total.cosine:.6f}, worst max abs {total.max_abs:.2e}"
     where = "simulated NPU" if report.simulated else "NPU"
     steps = f" after {report.steps} steps" if report.steps else ""
     if report.ranks:
         where += f", {len(report.ranks)} ranks"
-    return f"[bold {_COLORS[text]}]{text}[/] on the {where}{steps}{figures}"
+    return f"[bold {_COLORS.get(text, 'red')}]{text}[/] on the {where}{steps}{figures}"
 
 
 def _short(path: str) -> str:
