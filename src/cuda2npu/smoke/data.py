@@ -14,9 +14,15 @@ NOTHING = "nothing to compare"
 
 
 def verdict(report: Report) -> str:
-    if not report.failures and report.comparison is not None and report.comparison.nothing:
+    if report.code == len(VERDICTS) - 1 and report.comparison is not None and not report.failures:
         return NOTHING
     return VERDICTS[report.code]
+
+
+def verdict_in_words(report: Report) -> str:
+    """The verdict, with what it does not speak of."""
+    partial = report.comparison is not None and report.comparison.limits
+    return f"{verdict(report)} in what both runs got to" if partial else verdict(report)
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -43,6 +49,7 @@ def as_data(report: Report) -> dict[str, Any]:
         found["ranks"] = [_rank(rank, one) for rank, one in report.ranks.items()]
     if comparison is not None:
         found["problems"] = comparison.problems
+        found["limits"] = comparison.limits
         found["first"] = _first(comparison.first)
         found["early"] = _first(comparison.early)
         found["total"] = asdict(comparison.total)

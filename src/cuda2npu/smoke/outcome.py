@@ -135,6 +135,8 @@ class Comparison:
     """The first event that was pointed out, when it comes before ``first``."""
     problems: list[str] = field(default_factory=list)
     """What is wrong with the run as a whole."""
+    limits: list[str] = field(default_factory=list)
+    """What kept the comparison from taking in all that was asked for."""
     total: Metrics = field(default_factory=Metrics)
     nothing: bool = False
     """Whether the two runs did nothing that can be compared."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cuda2npu import __version__
 from cuda2npu.report.html import END, escape, head, table
 from cuda2npu.smoke.charts import error_chart, loss_chart
-from cuda2npu.smoke.data import verdict
+from cuda2npu.smoke.data import verdict, verdict_in_words
 from cuda2npu.smoke.failure import Failure
 from cuda2npu.smoke.outcome import Comparison, Row
 from cuda2npu.smoke.spec import SIMULATED
@@ -47,7 +47,8 @@ def _head(report: Report) -> str:
     arguments = " ".join(report.request.arguments)
     return (
         f"<h1>cuda2npu smoke: <code>{escape(report.request.script.name)}</code></h1>"
-        f'<p class="verdict {_class(words)}" id="verdict">{escape(words)}</p>{simulated}'
+        f'<p class="verdict {_class(words)}" id="verdict">'
+        f"{escape(verdict_in_words(report))}</p>{simulated}"
         f"<p>The rewritten script on the {where}, compared with "
         f"{escape(report.reference_name)}. Steps: {report.steps}; seed: {report.request.seed}; "
         f"arguments: <code>{escape(arguments) or 'none'}</code>.</p>"

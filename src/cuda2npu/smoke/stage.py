@@ -90,9 +90,10 @@ class Report:
 
     @property
     def code(self) -> int:
-        if self.failures or self.comparison is None or self.comparison.nothing:
+        compared = self.comparison
+        if self.failures or compared is None or compared.nothing or not compared.rows:
             return 2
-        return 0 if self.comparison.matches else 1
+        return 0 if compared.matches else 1
 
 
 def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _: None) -> Report:

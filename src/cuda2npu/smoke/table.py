@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cuda2npu.smoke.data import verdict
+from cuda2npu.smoke.data import verdict, verdict_in_words
 from cuda2npu.smoke.failure import Failure
 from cuda2npu.smoke.outcome import Comparison, First, Row, Status
 from cuda2npu.smoke.spec import SIMULATED
@@ -184,7 +184,8 @@ def _verdict(report: Report) -> str:
     steps = f" after {report.steps} steps" if report.steps else ""
     if report.ranks:
         where += f", {len(report.ranks)} ranks"
-    return f"[bold {_COLORS.get(text, 'red')}]{text}[/] on the {where}{steps}{figures}"
+    color = _COLORS.get(text, "red")
+    return f"[bold {color}]{verdict_in_words(report)}[/] on the {where}{steps}{figures}"
 
 
 def _short(path: str) -> str:
