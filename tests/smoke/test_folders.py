@@ -47,7 +47,10 @@ def run_in(work: Path, code: str) -> Path:
     """Run code in the folder with what it changes kept; where it is kept."""
     kept = work.parent / "space" / "kept"
     kept.mkdir(parents=True)
-    subprocess.run([sys.executable, "-c", KEEP + code, str(kept)], cwd=work, check=True)
+    environment = {**os.environ, "TMPDIR": str(work.parent)}
+    subprocess.run(
+        [sys.executable, "-c", KEEP + code, str(kept)], cwd=work, env=environment, check=True
+    )
     return kept
 
 
@@ -60,6 +63,7 @@ def run_in(work: Path, code: str) -> Path:
         "os.makedirs('runs/exp1/deep'); open('runs/exp1/deep/log', 'w').write('second')",
         "open('x.tmp', 'w').write('other'); os.replace('x.tmp', 'last.pt')",
         "os.rename('last.pt', 'old.pt'); open('last.pt', 'w').write('other')",
+        "import tempfile; name = tempfile.mkstemp()[1]; os.replace(name, 'last.pt')",
         "os.remove('last.pt')",
         "import shutil; shutil.rmtree('runs'); os.mkdir('runs')",
         "os.remove('latest'); os.symlink('runs', 'latest')",

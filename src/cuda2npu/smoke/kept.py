@@ -74,7 +74,7 @@ class _Keeper:
     def _keep(self, place: str, was: str = "") -> str:
         """Keep what is at a path, if nobody did so yet; what it was before the run."""
         if not self._is_the_users(place):
-            return LEFT
+            return ""
         if place not in self._seen:
             self._seen.add(place)
             self._note(place, was or _what(place), new=True)

@@ -111,7 +111,7 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
         report = Report(request, simulated=machine.simulated)
         if machine.simulated:
             notice(SIMULATED)
-        old, files = _reference(request, script, folder / REFERENCE, report, tell)
+        old, files = _reference(request, script, folder / REFERENCE, report, tell, folder / KEPT)
         root = project_root(script, Path.cwd())
         with as_before(folder / KEPT):
             overlay = rewritten(files, root, folder / "copy", request.options, given=given)
@@ -178,7 +178,8 @@ def _script(request: Request) -> Path:
 def _left_behind(folder: Path) -> list[str]:
     """What the run on the NPU read of the reference's, though both should begin alike."""
     found = files_read(folder / NPU, LEFT_BEHIND)
-    return [str(path) for path in found if not path.is_relative_to(folder)]
+    own = (path for path in found if not path.is_relative_to(folder))
+    return [str(path) for path in own if ".cache" not in path.parts]
 
 
 def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
@@ -198,13 +199,16 @@ def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
 
 
 def _reference(
-    request: Request, script: Path, folder: Path, report: Report, tell: Tell
-) -> tuple[list[Run], list[Path]]:
-    """The runs of the original and the files of the project that it read, the script first."""
+    request: Request, script: Path, folder: Path, report: Report, tell: Tell,
+    kept: Path | None = None,
+) -> tuple[list[Run], list[Path]]:  # fmt: skip
+    """The runs of the original and the files of the project that it read, the script first.
+
+    ``kept``: where that goes which it changes, because another run follows that begins as it did.
+    """
     spec = _reference_spec(request, script, folder)
-    kept = folder.parent / KEPT
-    if kept.is_dir():  # another run follows, which has to begin as this one
-        places = (Path.cwd(), project_root(script, Path.cwd()))
+    if kept is not None:
+        places = {Path.cwd(), project_root(script, Path.cwd())} - {Path("/")}
         spec = replace(spec, kept=str(kept), folders=tuple(map(str, places)))
     if request.reference is not None:
         runs, files, manifest = captured.load(request.reference, spec, request.nproc)

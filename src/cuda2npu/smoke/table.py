@@ -142,8 +142,8 @@ def left_behind(report: Report) -> list[str]:
     """Files that explain why two runs part: the second did not begin as the first."""
     if report.code == 0:
         return []
-    why = "the reference wrote it and the run on the NPU read it, which may be all the difference"
-    cure = "see `Files that the script writes` in docs/smoke.md"
+    why = "the reference wrote it and the run on the NPU read it, so that the two began differently"
+    cure = "let the script write below the working folder, which is put back between the runs"
     return [f"{_short(path)}: {why}; {cure}" for path in report.left_behind[:REASONS]]
 
 
