@@ -64,6 +64,8 @@ def instrument(torch: Any, spec: Spec, folder: Path) -> Recorder:
     recorder = Recorder(spec, placement, folder)
     recorder.install()
     _run_eagerly(torch)
+    if spec.kept:
+        announce_saves(torch)
     if not spec.dropout:
         randomness.without_dropout()
     if spec.device != "cpu" and not spec.cuda_on_cpu:
@@ -72,8 +74,6 @@ def instrument(torch: Any, spec: Spec, folder: Path) -> Recorder:
     randomness.seed(spec.seed)
     recorder.extra = {"environment": environment_of(torch)}
     watch_forks(recorder, spec)
-    if spec.kept:
-        announce_saves(torch)
     return recorder
 
 

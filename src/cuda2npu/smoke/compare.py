@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from itertools import zip_longest
-from typing import Any
 
 from cuda2npu.report import plural
 from cuda2npu.smoke.metrics import EPSILONS, Leaves, Metrics, beyond
-from cuda2npu.smoke.outcome import Comparison, First, Row, Run
+from cuda2npu.smoke.outcome import Comparison, Event, First, Row, Run
 from cuda2npu.smoke.spec import Tolerance
+from cuda2npu.smoke.steps import key, moved_apart, shared_events, step_counts
 
 NORM = 0.05
 """Relative difference of a gradient's or parameter's norm that counts as different."""
@@ -20,12 +18,7 @@ side, of gradients that are all but zero."""
 _SHARE = 0.1
 """Inputs that are off by this share of the outputs' error take the blame from a layer."""
 
-_SAME, _APART = 1e-5, 1e-4
-"""Gradients that differ by less, relatively, are the same; parameters by more are not."""
-
 NOTHING = "called no module and no backward: there is nothing to compare"
-
-Event = dict[str, Any]
 
 
 def compare(
@@ -41,11 +34,9 @@ class _Comparing:
         self._tolerance = tolerance
         self._doubles = doubles
         self._leaves = Leaves(reference.values, npu.values)
-        self._counts = (
-            {} if "timeout" in (reference.ended, npu.ended) else _step_counts(reference, npu)
-        )
+        self._counts = step_counts(reference, npu)
         self._events, found = shared_events(reference, npu, self._counts)
-        self._found = {_key(event): event for event in found}
+        self._found = {key(event): event for event in found}
         self._rows: dict[tuple[str, str], Row] = {}
         self._result = Comparison()
         self._step = 1
@@ -54,7 +45,7 @@ class _Comparing:
     def all(self) -> Comparison:
         others = dict(self._found)
         for number, event in enumerate(self._events):
-            other = others.pop(_key(event), None)
+            other = others.pop(key(event), None)
             if other is None:
                 self._missing(event)
             else:
@@ -155,7 +146,7 @@ class _Comparing:
         """The call of a module that ends first after an event, in both runs."""
         later = (event for event in self._events[number + 1 :] if event["kind"] == "call")
         old = next((event for event in later if event["name"] == name), None)
-        new = None if old is None else self._found.get(_key(old))
+        new = None if old is None else self._found.get(key(old))
         return None if old is None or new is None else (old, new)
 
     def _loss(self, old: Event, new: Event) -> None:
@@ -192,7 +183,7 @@ class _Comparing:
             Metrics(rel_l2=worst, compared=len(old["norms"])), failures, []
         )
         seen = f"step {old['call']} of {old['name']}"
-        moved = _moved_apart(old["norms"], new["norms"])
+        moved = moved_apart(old["norms"], new["norms"])
         by_step = moved and all("parameter norm" in reason for reason in failures)
         text = f"the gradients agree: look at {old['name']} and what it is given, such as its lr"
         if failures and by_step:
@@ -202,6 +193,13 @@ class _Comparing:
             self._part(First(layer, seen, "", self._step, tuple(failures[:4])))
         elif by_step and self._result.first is None:
             self._point_out(First("", seen, text, self._step, tuple(moved[:4])))
+
+    def _other_steps(self) -> None:
+        for name, (old, new) in self._counts.items():
+            reason = f"{name}: {plural(old, 'step')} in the reference, {new} on the NPU"
+            self._result.problems.append(f"{reason}; what comes after those is not compared")
+            seen = f"step {min(old, new) + 1} of {name}"
+            self._part(First("", seen, "", min(old, new) + 1, (reason,)))
 
     def _state(self) -> None:
         others = {entry["path"]: entry for entry in self._new.state}
@@ -243,13 +241,6 @@ class _Comparing:
             reason = f"call {call} happened on the NPU alone"
             self._row("layer" if kind == "call" else kind, name).add(Metrics(), [reason], [])
 
-    def _other_steps(self) -> None:
-        for name, (old, new) in self._counts.items():
-            reason = f"{name}: {plural(old, 'step')} in the reference, {new} on the NPU"
-            self._result.problems.append(f"{reason}; what comes after those is not compared")
-            seen = f"step {min(old, new) + 1} of {name}"
-            self._part(First("", seen, "", min(old, new) + 1, (reason,)))
-
     def _whole(self) -> None:
         devices = {leaf["device"] for e in self._new.events for leaf in e.get("out", ())}
         devices |= {n["device"] for e in self._new.events for n in e.get("norms", {}).values()}
@@ -273,50 +264,12 @@ class _Comparing:
             self._result.first = first
 
 
-def _key(event: Event) -> tuple[str, str, int]:
-    return event["kind"], event["name"], event["call"]
-
-
 def _places(run: Run) -> set[str | None]:
     """Where modules and parameters were meant to be."""
     found = {event.get("placed") for event in run.events}
     found |= {leaf["device"] for event in run.events for leaf in event.get("out", ())}
     found |= {norms["placed"] for event in run.events for norms in event.get("norms", {}).values()}
     return found | {entry.get("placed") for entry in run.state}
-
-
-def _step_counts(old: Run, new: Run) -> dict[str, tuple[int, int]]:
-    """Of each optimizer that took another number of steps in each run."""
-    counts = [
-        Counter(event["name"] for event in run.events if event["kind"] == "step")
-        for run in (old, new)
-    ]
-    names = sorted(counts[0] | counts[1])
-    found = {name: (counts[0][name], counts[1][name]) for name in names}
-    return {name: (a, b) for name, (a, b) in found.items() if a != b}
-
-
-def shared_events(old: Run, new: Run, counts: object) -> tuple[list[Event], list[Event]]:
-    """The events of both; up to the last step that both took, where their numbers differ."""
-    steps = [{_key(e) for e in run.events if e["kind"] == "step"} for run in (old, new)]
-    both = steps[0] & steps[1]
-    if not counts or not both:
-        return old.events, new.events
-    ends = [max(n for n, e in enumerate(run.events) if _key(e) in both) for run in (old, new)]
-    return old.events[: ends[0] + 1], new.events[: ends[1] + 1]
-
-
-def _moved_apart(old: dict[str, Event], new: dict[str, Event]) -> list[str]:
-    """Parameters that a step changed otherwise, where it was given the same gradients."""
-    found = []
-    for name in old.keys() & new.keys():
-        gradients = old[name]["gradient"], new[name]["gradient"]
-        a, b = old[name]["parameter"], new[name]["parameter"]
-        if None in gradients or not math.isclose(*gradients, rel_tol=_SAME, abs_tol=1e-12):
-            return []
-        if not math.isclose(a, b, rel_tol=_APART):
-            found.append(f"{name}: parameter norm {a:.6g} → {b:.6g}")
-    return sorted(found)
 
 
 def _place(placed: str) -> str:

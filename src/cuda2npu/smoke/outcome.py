@@ -12,13 +12,16 @@ from typing import Any
 from cuda2npu.smoke.metrics import Metrics, Values
 from cuda2npu.smoke.spec import RECORD, TENSORS, SmokeError
 
+Event = dict[str, Any]
+"""A module call, a backward pass or an optimizer step, as the record has it."""
+
 
 @dataclass(slots=True)
 class Run:
     """What one run left behind."""
 
     folder: Path
-    events: list[dict[str, Any]]
+    events: list[Event]
     state: list[dict[str, Any]]
     modules: dict[str, dict[str, str]]
     values: dict[str, Values]

@@ -120,9 +120,9 @@ def across(compared: Mapping[int, Comparison]) -> Comparison:
     first, *others = sorted(compared)
     whole = replace(compared[first], rows=list(compared[first].rows))
     whole.problems = [*whole.problems]
-    whole.nothing = all(one.nothing for one in compared.values())
     if whole.first is not None:
         whole.first = replace(whole.first, rank=first)
+    whole.nothing = all(one.nothing for one in compared.values())
     for rank in others:
         one = compared[rank]
         whole.rows += [_row(row, rank) for row in one.rows if row.status is Status.DIFFERS]
