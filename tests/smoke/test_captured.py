@@ -116,6 +116,35 @@ def test_another_run(kept: Path, spec: Spec, change: dict[str, object], name: st
         load(kept, replace(spec, **change), 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("text", ["[]", "{}", "null", '"manifest"', "3", "\\ff", "{"])
+def test_what_is_no_manifest(kept: Path, spec: Spec, text: str) -> None:
+    (kept / MANIFEST).write_text(text)
+    with pytest.raises(SmokeError, match=r"capture|cannot be read"):
+        load(kept, spec, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("files", None), ("files", []), ("project", 1), ("processes", "two")]
+)
+def test_a_manifest_with_parts_missing(kept: Path, spec: Spec, name: str, value: object) -> None:
+    manifest = json.loads((kept / MANIFEST).read_text())
+    manifest[name] = value
+    (kept / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(SmokeError, match=f"is damaged: {name} is missing or no"):
+        load(kept, spec, 0)
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path, spec: Spec) -> None:
+    (tmp_path / "file").write_text("")
+    for target in (tmp_path / "file" / "kept", Path("/proc/nope/kept")):
+        with pytest.raises(SmokeError, match="cannot be written"):
+            check_target(target, force=False)
+        with pytest.raises(SmokeError, match="cannot be written"):
+            keep(target, spec, 0, [], files(spec))
+    check_target(tmp_path / "new" / "kept", force=False)
+    assert not (tmp_path / "new").exists()
+
+
 def test_half_written(kept: Path, spec: Spec) -> None:
     (kept / MANIFEST).unlink()
     with pytest.raises(SmokeError, match="half-written"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,15 @@ def test_distances() -> None:
     assert found.mean_abs == pytest.approx(0.25)
     assert found.rel_l2 == pytest.approx(0.1)
     assert found.failures(TOLERANCE) == ["max abs 0.5 > 0.01"]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [(1.010004, "max abs 0.010004 > 0.01"), (1.5, "max abs 0.5 > 0.01"), (1.0102, "0.0102 >")],
+)
+def test_a_figure_over_its_limit_is_not_rounded_down_to_it(found: float, reason: str) -> None:
+    metrics = compare_values(np.array([1], np.float32), np.array([found], np.float32))
+    assert reason in metrics.failures(TOLERANCE)[0]
 
 
 def test_opposite_direction() -> None:
@@ -88,6 +99,42 @@ def test_code_between_two_layers_is_blamed_on_the_module_around_them() -> None:
     first = compare(old, new, TOLERANCE).first
     assert first is not None
     assert (first.layer, first.seen) == ("Net", "Net.b")
+
+
+@pytest.mark.parametrize(
+    ("inner", "layer"), [("given", "Net"), ("x", "Net.block")], ids=["around it", "in it"]
+)
+def test_the_module_at_fault_is_the_nearest_that_was_handed_the_same(
+    inner: str, layer: str
+) -> None:
+    events = [
+        call("Net.block.first", [leaf("given", A)], [leaf("a", A, "npu")]),
+        call("Net.block", [leaf(inner, A)], [leaf("a", A, "npu")]),
+        call("Net", [leaf("x", A)], [leaf("a", A, "npu")]),
+    ]
+    old = run_of(events, {"x": A, "given": A, "a": A})
+    first = compare(old, run_of(events, {"x": A, "given": A + 1, "a": A + 1}), TOLERANCE).first
+    assert first is not None
+    assert (first.layer, first.seen) == (layer, "Net.block.first")
+    assert f"look at the code of {layer} " in first.text
+
+
+def test_nan_in_the_inputs_comes_from_the_code_before() -> None:
+    events = [call("Net.a", [leaf("x", A)], [leaf("y", A, "npu")]),
+              call("Net", [leaf("in", A)], [leaf("y", A, "npu")])]  # fmt: skip
+    nan = A * np.float32("nan")
+    old = run_of(events, {"in": A, "x": A, "y": A})
+    first = compare(old, run_of(events, {"in": A, "x": nan, "y": nan}), TOLERANCE).first
+    assert first is not None
+    assert (first.layer, first.seen) == ("Net", "Net.a")
+
+
+def test_a_module_that_was_not_called_is_the_fault_of_its_caller() -> None:
+    events = [call("Net.a.b", [], [leaf("y", A, "npu")]), call("Net.a", [], [leaf("y", A, "npu")]),
+              call("Net", [], [leaf("y", A, "npu")])]  # fmt: skip
+    first = compare(run_of(events, {"y": A}), run_of(events[2:], {"y": A}), TOLERANCE).first
+    assert first is not None
+    assert (first.layer, first.seen) == ("Net", "Net.a.b")
 
 
 def test_small_errors_are_pointed_out_and_pass() -> None:
@@ -165,7 +212,7 @@ def test_losses(old: float, new: float, matches: bool) -> None:
         assert result.first.layer == ""
 
 
-def step(gradient: float | None, losses: int = 1, device: str = "npu") -> dict[str, object]:
+def step(gradient: float | None, losses: int = 1, device: str = "npu") -> dict[str, Any]:
     norms = {"parameter": 1.0, "gradient": gradient, "device": device, "placed": "cuda"}
     return {"kind": "step", "name": "SGD", "call": 1, "norms": {"Net.a.weight": norms},
             "losses": losses}  # fmt: skip
@@ -183,6 +230,33 @@ def step(gradient: float | None, losses: int = 1, device: str = "npu") -> dict[s
 def test_steps(found: dict[str, object], reason: str) -> None:
     result = compare(run_of([step(1.0)], {}), run_of([found], {}), TOLERANCE)
     assert reason in result.rows[0].reasons[0]
+    assert not result.matches
+
+
+@pytest.mark.parametrize(("lr", "differs"), [(1.2, True), (1.01, False)])
+def test_equal_gradients_and_other_parameters_are_the_optimizers_doing(
+    lr: float, differs: bool
+) -> None:
+    moved = step(1.0)
+    moved["norms"] = {"Net.a.weight": {**step(1.0)["norms"]["Net.a.weight"], "parameter": lr}}
+    result = compare(run_of([step(1.0)], {}), run_of([moved], {}), TOLERANCE)
+    first = result.first if differs else result.early
+    assert first is not None
+    assert result.matches is not differs
+    assert (first.layer, first.seen) == ("", "step 1 of SGD")
+    assert "look at SGD" in first.text
+
+
+def test_other_numbers_of_steps_are_said_first_and_nothing_behind_them_is_compared() -> None:
+    calls = [call("Net", [], [leaf("y", A, "npu")], number) for number in (1, 2)]
+    other = call("Net", [], [leaf("z", A, "npu")], 2)
+    old = run_of([calls[0], step(1.0), calls[1], {**step(1.0), "call": 2}], {"y": A})
+    new = run_of([calls[0], step(1.0), other], {"y": A, "z": A + 1})
+    result = compare(old, new, TOLERANCE)
+    assert result.problems[0].startswith("SGD: 2 steps in the reference, 1 on the NPU")
+    assert result.first is not None
+    assert (result.first.layer, result.first.seen) == ("", "step 2 of SGD")
+    assert all(row.status is Status.OK for row in result.rows)
     assert not result.matches
 
 

@@ -83,6 +83,12 @@ def test_causes(kind: str, message: str, name: str) -> None:
     assert cause.cure
 
 
+def test_a_script_for_torchrun_is_started_with_nproc() -> None:
+    cause = cause_of("KeyError", "'LOCAL_RANK'")
+    assert cause is not None
+    assert "--nproc" in cause.cure
+
+
 def test_other_errors_have_no_known_cause() -> None:
     assert cause_of("ValueError", "the batch size must be positive") is None
 

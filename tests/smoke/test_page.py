@@ -104,6 +104,18 @@ def test_the_table(broken: bool) -> None:
     assert last.startswith("could not run" if broken else "differs")
 
 
+def test_a_partial_verdict_says_so() -> None:
+    partial = report()
+    assert partial.comparison is not None
+    partial.comparison.limits = ["the reference was ended by --timeout after 3 steps"]
+    text = StringIO()
+    show(partial, Console(file=text, width=200))
+    assert "differs in what both runs got to on the simulated NPU" in text.getvalue()
+    assert "differs in what both runs got to" in page_of(partial)
+    data = as_data(partial)
+    assert (data["verdict"], data["limits"]) == ("differs", partial.comparison.limits)
+
+
 def test_of_many_layers_those_that_stand_out_are_shown() -> None:
     rows = [Row(f"n{index}", "layer") for index in range(100)]
     rows[70].status = Status.DIFFERS

@@ -21,7 +21,7 @@ from cuda2npu.formats import PYTHON, format_of
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import UsageError
 from cuda2npu.project import Mode, Outcome
-from cuda2npu.report import Output, reporter, wants_color
+from cuda2npu.report import BROKEN_PIPE, Output, reporter, wants_color
 from cuda2npu.report.progress import Progress
 from cuda2npu.report.summary import Summary
 from cuda2npu.writing import WriteError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 SIGNALLED = 128
 """What a shell adds to the number of the signal that ended a program."""
-BROKEN_PIPE = SIGNALLED + 13
 
 
 class Run:

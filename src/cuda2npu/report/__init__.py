@@ -75,6 +75,10 @@ def wants_color(choice: str, stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+BROKEN_PIPE = 128 + 13
+"""The exit code of a program whose reader went away, as a shell tells it."""
+
+
 class Output:
     """A standard stream that takes text and bytes, and no offence when its reader is gone."""
 

@@ -7,14 +7,12 @@ more files; what needs all of them goes before it at the end.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from cuda2npu import writing
-from cuda2npu.model import FileError, Finding, UsageError
+from cuda2npu.model import FileError, Finding
 from cuda2npu.places import source_lines
 from cuda2npu.project import Outcome
 from cuda2npu.report import LEVELS, plural
@@ -22,6 +20,7 @@ from cuda2npu.report.diff_rows import Row, diff_rows
 from cuda2npu.report.full import excerpt
 from cuda2npu.report.html import END, escape, head
 from cuda2npu.report.inventory import Inventory, Kind
+from cuda2npu.report.page_file import PageFile
 from cuda2npu.report.page_parts import content
 
 TABLE = 20_000
@@ -39,7 +38,6 @@ class Page:
 
     def __init__(self, path: Path, title: str, subtitle: str) -> None:
         """Raise UsageError when nothing can be written there."""
-        self.path = path
         self._title = title
         self._subtitle = subtitle
         self._files = 0
@@ -48,18 +46,15 @@ class Page:
         self._without_diff = 0
         self._kinds: dict[Kind, int] = {}
         self._messages: dict[str, int] = {}
+        self._file = PageFile(path)
         self._stack = ExitStack()
-        fault = _fault(path)
-        if fault is None:
-            try:
-                self._spool_name = self._stack.enter_context(writing.temporary(path.parent))
-                self._name = self._stack.enter_context(writing.temporary(path.parent))
-                self._spool = self._stack.enter_context(Path(self._spool_name).open("wb"))  # noqa: SIM115
-            except OSError as error:
-                self._stack.close()
-                fault = f"cannot be written: {error.strerror}"
-        if fault is not None:
-            raise UsageError(f"--report {path}: {fault}")
+        self._stack.enter_context(self._file)
+        try:
+            self._spool_name = self._file.temporary()
+            self._spool = self._stack.enter_context(Path(self._spool_name).open("wb"))  # noqa: SIM115
+        except OSError as error:
+            self._stack.close()
+            raise self._file.failed(error) from None
 
     def __enter__(self) -> Page:
         return self
@@ -77,24 +72,19 @@ class Page:
         """Write what is said about all files, and put the page in its place."""
         try:
             self._spool.close()
-            with Path(self._name).open("wb") as page, Path(self._spool_name).open("rb") as spool:
+            with self._file.draft.open("wb") as page, Path(self._spool_name).open("rb") as spool:
                 page.write(_bytes(self._before(inventory, errors)))
                 shutil.copyfileobj(spool, page)
                 page.write(_bytes(self._after()))
-                page.flush()
-                os.fsync(page.fileno())
-            writing.put_in_place(self._name, self.path)
+            self._file.put()
         except OSError as error:
-            raise self._failed(error) from None
+            raise self._file.failed(error) from None
 
     def _write(self, text: str) -> None:
         try:
             self._spool.write(_bytes(text))
         except OSError as error:
-            raise self._failed(error) from None
-
-    def _failed(self, error: OSError) -> UsageError:
-        return UsageError(f"--report {self.path}: cannot be written: {error.strerror}")
+            raise self._file.failed(error) from None
 
     def _section(self, outcome: Outcome) -> Iterator[str]:
         section = f"f{self._files}"
@@ -157,19 +147,6 @@ class Page:
             f'<script type="application/json" id="about">{_json(about)}</script>'
             f"<script>{_script()}</script>{END}"
         )
-
-
-def _fault(path: Path) -> str | None:
-    """Why a page cannot be written there, as far as it shows without writing."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        return "the page is HTML, so its name ends in .html"
-    if path.is_dir():
-        return "is a folder"
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    if path.exists() and not os.access(path, os.W_OK):
-        return "is read-only"
-    return None
 
 
 def _diff(outcome: Outcome, section: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from cuda2npu.simulator import RECORDED
 from cuda2npu.smoke.files_read import watch
+from cuda2npu.smoke.kept import keep
 from cuda2npu.smoke.spec import Spec
 
 NAME = "sitecustomize"
@@ -41,7 +42,9 @@ def began(own: str) -> None:
     if spec.copy:
         _start_the_copy(spec)
         sys.meta_path.insert(0, Copies(spec))
-    watch(path.parent)
+    if spec.kept:
+        keep(Path(spec.kept), spec.folders)
+    watch(path.parent, spec.other_run)
 
 
 def _next_customization(own: str) -> None:

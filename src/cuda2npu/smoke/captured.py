@@ -22,6 +22,14 @@ MANIFEST = "manifest.json"
 FORMAT = 2
 
 
+_MANIFEST: dict[str, type] = {
+    "script": str, "arguments": list, "seed": int, "steps": int, "dropout": bool, "nproc": int,
+    "device": str, "environment": dict, "made": str, "processes": int, "project": dict,
+    "files": dict,
+}  # fmt: skip
+"""What is read of a manifest again."""
+
+
 class Captured(NamedTuple):
     """A reference as it is read back."""
 
@@ -40,7 +48,12 @@ def check_target(target: Path, force: bool) -> None:
     """Nothing is overwritten but a capture, and a whole one only where that was asked for."""
     if target.exists() and not target.is_dir():
         raise SmokeError(f"{target}: is a file; -o takes a folder")
-    if not target.is_dir() or not any(target.iterdir()):
+    try:
+        _try_to_write(target)
+        empty = not target.is_dir() or not any(target.iterdir())
+    except OSError as error:
+        raise SmokeError(f"{target}: cannot be written: {error.strerror}") from None
+    if empty:
         return
     if not _holds_records(target):
         raise SmokeError(f"{target}: is not empty and holds no capture; take another folder")
@@ -50,12 +63,26 @@ def check_target(target: Path, force: bool) -> None:
         )
 
 
+def _try_to_write(target: Path) -> None:
+    """Raise OSError where the folder of a capture could not be made, before the work is done."""
+    parent = next(parent for parent in target.absolute().parents if parent.exists())
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=parent):
+        pass
+
+
 def _holds_records(folder: Path) -> bool:
     return (folder / MANIFEST).exists() or any(folder.glob(f"*/{RECORD}"))
 
 
 def keep(target: Path, spec: Spec, nproc: int, runs: Sequence[Run], files: Iterable[Path]) -> None:
-    """Put the records of all processes at ``target`` in one step."""
+    """Put the records of all processes at ``target`` in one step; raises SmokeError."""
+    try:
+        _keep(target, spec, nproc, runs, files)
+    except OSError as error:
+        raise SmokeError(f"{target}: cannot be written: {error.strerror}") from None
+
+
+def _keep(target: Path, spec: Spec, nproc: int, runs: Sequence[Run], files: Iterable[Path]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -161,6 +188,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise SmokeError(f"{folder}: {what}: it has no {MANIFEST}; capture it again") from None
     except (OSError, ValueError) as error:
         raise SmokeError(f"{folder}: {MANIFEST} cannot be read: {error}") from None
-    if manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise SmokeError(f"{folder}: was captured by another version of cuda2npu; capture it again")
+    for name, kind in _MANIFEST.items():
+        if not isinstance(manifest.get(name), kind):
+            raise SmokeError(
+                f"{folder}: {MANIFEST} is damaged: {name} is missing or no {kind.__name__}"
+            )
     return manifest

@@ -70,8 +70,8 @@ _CAUSES = (
         r"KeyError: '(RANK|LOCAL_RANK|WORLD_SIZE)'",
         "no launcher",
         "the script expects the variables that torchrun sets",
-        "set them for one process: `RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 "
-        "MASTER_PORT=29500 cuda2npu smoke …`",
+        "start it as torchrun does, with as many processes as it is meant for: "
+        "`cuda2npu smoke --nproc 2 …`, or `--nproc 1`",
     ),
     _known(
         r"NPU out of memory|CUDA out of memory|OutOfMemoryError|EL0004|"

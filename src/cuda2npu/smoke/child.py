@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from cuda2npu.smoke.kept import announce_saves
 from cuda2npu.smoke.spec import Spec
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def instrument(torch: Any, spec: Spec, folder: Path) -> Recorder:
     recorder = Recorder(spec, placement, folder)
     recorder.install()
     _run_eagerly(torch)
+    if spec.kept:
+        announce_saves(torch)
     if not spec.dropout:
         randomness.without_dropout()
     if spec.device != "cpu" and not spec.cuda_on_cpu:

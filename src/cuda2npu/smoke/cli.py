@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -26,14 +27,35 @@ Steps = Annotated[
     int,
     typer.Option(metavar="N", min=0, help="Optimizer steps to run; 0 is to the script's end."),
 ]
-Timeout = Annotated[float, typer.Option(metavar="S", min=1, help="Seconds that each run may take.")]
+
+
+def _number(value: float) -> float:
+    if not isfinite(value):
+        raise typer.BadParameter(f"{value} is no number to compare with")
+    return value
+
+
+Timeout = Annotated[
+    float,
+    typer.Option(metavar="S", min=1, callback=_number, help="Seconds that each run may take."),
+]
+Cosine = Annotated[
+    float,
+    typer.Option(min=-1, max=1, callback=_number, help="Least cosine similarity of a tensor."),
+]
+MaxAbs = Annotated[
+    float, typer.Option(min=0, callback=_number, help="Largest absolute error of a value.")
+]
+MeanAbs = Annotated[
+    float, typer.Option(min=0, callback=_number, help="Mean error that is pointed out.")
+]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random draws, in both runs.")]
 Processes = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Start N processes, as torchrun does.")
+    int | None, typer.Option(metavar="N", min=1, help="Start N processes, as torchrun does.")
 ]
 Devices = Annotated[
-    int,
-    typer.Option(metavar="N", min=0, help="Devices where they are simulated; N of --nproc, or 1."),
+    int | None,
+    typer.Option(metavar="N", min=1, help="Devices where they are simulated; N of --nproc, or 1."),
 ]
 Device = Annotated[str, typer.Option(metavar="NAME", help="npu, which never falls back.")]
 NoDropout = Annotated[bool, typer.Option("--no-dropout", help="Turn dropout off in both runs.")]
@@ -64,15 +86,15 @@ def smoke(
     steps: Steps = 5,
     reference: Reference = None,
     rewritten: Rewritten = None,
-    nproc: Processes = 0,
-    devices: Devices = 0,
+    nproc: Processes = None,
+    devices: Devices = None,
     device: Device = "npu",
     timeout: Timeout = 600.0,
     no_dropout: NoDropout = False,
     seed: Seed = 0,
-    cosine: Annotated[float, typer.Option(help="Least cosine similarity of a tensor.")] = 0.99,
-    max_abs: Annotated[float, typer.Option(help="Largest absolute error of a value.")] = 0.01,
-    mean_abs: Annotated[float, typer.Option(help="Mean error that is pointed out.")] = 1e-4,
+    cosine: Cosine = 0.99,
+    max_abs: MaxAbs = 0.01,
+    mean_abs: MeanAbs = 1e-4,
     as_json: AsJson = False,
     report: Page = None,
     preserve_numerics: Numerics = None,
@@ -84,6 +106,7 @@ def smoke(
     Exit 0: match, 1: differs, 2: could not run.
     """
     config = _config(script, preserve_numerics, unsafe, torch_npu, device)
+    _check_installed("smoke")
     from cuda2npu.smoke.command import installed_release, run_smoke
     from cuda2npu.smoke.spec import Tolerance
     from cuda2npu.smoke.stage import Request
@@ -96,8 +119,8 @@ def smoke(
         seed,
         not no_dropout,
         module=module,
-        nproc=nproc,
-        devices=devices,
+        nproc=nproc or 0,
+        devices=devices or 0,
         reference=reference,
         rewritten=rewritten,
         tolerance=Tolerance(cosine, max_abs, mean_abs),
@@ -114,8 +137,8 @@ def capture(
     arguments: Arguments = None,
     module: AsModule = False,
     steps: Steps = 5,
-    nproc: Processes = 0,
-    devices: Devices = 0,
+    nproc: Processes = None,
+    devices: Devices = None,
     timeout: Timeout = 600.0,
     no_dropout: NoDropout = False,
     seed: Seed = 0,
@@ -127,6 +150,7 @@ def capture(
 
     Exit 0: kept, 2: could not run.
     """
+    _check_installed("capture")
     from cuda2npu.smoke.command import run_capture
     from cuda2npu.smoke.stage import Request
 
@@ -138,10 +162,21 @@ def capture(
         seed,
         not no_dropout,
         module=module,
-        nproc=nproc,
-        devices=devices,
+        nproc=nproc or 0,
+        devices=devices or 0,
     )
     raise typer.Exit(run_capture(request, output, force))
+
+
+def _check_installed(extra: str) -> None:
+    from cuda2npu.smoke.npu import check_installed
+    from cuda2npu.smoke.spec import SmokeError
+
+    try:
+        check_installed(extra)
+    except SmokeError as error:
+        Output(sys.stderr).write(f"error: {error}\n")
+        raise typer.Exit(ERROR) from None
 
 
 def _config(

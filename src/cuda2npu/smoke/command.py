@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
 
-from cuda2npu.model import Options
+from cuda2npu.model import Options, UsageError
+from cuda2npu.report import BROKEN_PIPE, Output
+from cuda2npu.report.page_file import PageFile
 from cuda2npu.smoke.data import as_data
+from cuda2npu.smoke.process import signals_stop
 from cuda2npu.smoke.spec import SmokeError
 from cuda2npu.smoke.stage import Report, Request, Tell, capture, smoke
 
@@ -34,47 +40,68 @@ def installed_release(options: Options) -> Options:
 def run_smoke(request: Request, as_json: bool, page: Path | None) -> int:
     """Run the stage and print what came of it; the exit code."""
     errors = Console(stderr=True)
-
-    def notice(text: str) -> None:
-        errors.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    report = _reported(lambda tell: smoke(request, tell, notice), errors)
-    if isinstance(report, int):
-        return report
-    if as_json:
-        print(json.dumps(as_data(report), indent=2))
-    else:
-        from cuda2npu.smoke.table import show
-
-        output = Console(soft_wrap=False)
-        show(report, output, told=errors.is_terminal and output.is_terminal)
-    return _write_page(report, page, errors)
-
-
-def _write_page(report: Report, page: Path | None, errors: Console) -> int:
-    if page is not None:
-        from cuda2npu.smoke.page import page_of
-
+    with ExitStack() as stack:
         try:
-            page.write_text(page_of(report), encoding="utf-8")
-        except OSError as error:
-            errors.print(f"error: {page}: cannot be written: {error.strerror}", markup=False)
+            file = None if page is None else stack.enter_context(PageFile(page))
+            report = _reported(lambda tell: smoke(request, tell, partial(_say, errors)), errors)
+            if isinstance(report, int):
+                return report
+            output = Output(sys.stdout)
+            output.write(_text(report, as_json, errors.is_terminal))
+            if file is not None:
+                _write_page(report, file)
+        except UsageError as error:
+            _say(errors, f"error: {error}")
             return ERROR
-    return report.code
+    return BROKEN_PIPE if output.broken else report.code
+
+
+def _text(report: Report, as_json: bool, told: bool) -> str:
+    """``told``: the terminal, if the text goes to one, says already that it is simulated."""
+    if as_json:
+        return json.dumps(as_data(report), indent=2) + "\n"
+    from cuda2npu.smoke.table import NARROWEST, show
+
+    # What cannot be written is told by Output, not by an error in the middle of a table.
+    text = StringIO()
+    terminal = Console().is_terminal
+    width = max(Console().width, NARROWEST)
+    show(report, Console(file=text, force_terminal=terminal, width=width), told and terminal)
+    return text.getvalue()
+
+
+def _write_page(report: Report, file: PageFile) -> None:
+    from cuda2npu.smoke.page import page_of
+
+    try:
+        file.draft.write_text(page_of(report), encoding="utf-8")
+        file.put()
+    except OSError as error:
+        raise file.failed(error) from None
+
+
+def _say(errors: Console, text: str) -> None:
+    """On stderr, beside the state of the run if that is a terminal."""
+    if errors.is_terminal:
+        errors.print(text, markup=False, highlight=False, soft_wrap=True)
+        return
+    with suppress(UsageError):  # nowhere to say that there is nowhere to say it
+        Output(sys.stderr).write(f"{text}\n")
 
 
 def _reported(stage: Callable[[Tell], Report], errors: Console) -> Report | int:
     """The report of a stage that shows its progress; the exit code when it could not be run."""
     try:
-        if not errors.is_terminal:
-            return stage(lambda _: None)
-        with errors.status("starting") as status:
-            return stage(status.update)
+        with signals_stop():
+            if not errors.is_terminal:
+                return stage(lambda _: None)
+            with errors.status("starting") as status:
+                return stage(status.update)
     except SmokeError as error:
-        errors.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        _say(errors, f"error: {error}")
         return ERROR
     except KeyboardInterrupt:
-        errors.print("stopped; nothing is left running")
+        _say(errors, "stopped; nothing is left running")
         return INTERRUPTED
 
 
@@ -85,11 +112,16 @@ def run_capture(request: Request, target: Path, force: bool) -> int:
     if isinstance(report, int):
         return report
     if report.failures:
-        from cuda2npu.smoke.table import show
+        from cuda2npu.smoke.table import show_failures
 
-        show(report, Console(stderr=True))
+        show_failures(report, errors)
+        _say(errors, f"could not run; nothing is kept in {target}")
         return ERROR
     ranks = f", {request.nproc} ranks" if request.nproc else ""
-    print(f"{target}: {report.reference_name}, {report.steps} steps{ranks}")
-    sys.stdout.flush()
+    try:
+        text = f"{target}: {report.reference_name}, {report.steps} steps{ranks}\n"
+        Output(sys.stdout).write(text)
+    except UsageError as error:
+        _say(errors, f"error: {error}")
+        return ERROR
     return 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Any
 
-from cuda2npu.smoke.metrics import EPSILONS, Leaves, Metrics
-from cuda2npu.smoke.outcome import Comparison, First, Row, Run
+from cuda2npu.report import plural
+from cuda2npu.smoke.metrics import EPSILONS, Leaves, Metrics, beyond
+from cuda2npu.smoke.outcome import Comparison, Event, First, Row, Run
 from cuda2npu.smoke.spec import Tolerance
+from cuda2npu.smoke.steps import key, moved_apart, shared_events, step_counts
 
 NORM = 0.05
 """Relative difference of a gradient's or parameter's norm that counts as different."""
@@ -17,7 +18,7 @@ side, of gradients that are all but zero."""
 _SHARE = 0.1
 """Inputs that are off by this share of the outputs' error take the blame from a layer."""
 
-Event = dict[str, Any]
+NOTHING = "called no module and no backward: there is nothing to compare"
 
 
 def compare(
@@ -33,23 +34,29 @@ class _Comparing:
         self._tolerance = tolerance
         self._doubles = doubles
         self._leaves = Leaves(reference.values, npu.values)
+        self._counts = step_counts(reference, npu)
+        self._events, found = shared_events(reference, npu, self._counts)
+        self._found = {key(event): event for event in found}
         self._rows: dict[tuple[str, str], Row] = {}
         self._result = Comparison()
         self._step = 1
         self._epsilon = 0.0
 
     def all(self) -> Comparison:
-        others = {_key(event): event for event in self._new.events}
-        for event in self._old.events:
-            other = others.pop(_key(event), None)
+        others = dict(self._found)
+        for number, event in enumerate(self._events):
+            other = others.pop(key(event), None)
             if other is None:
                 self._missing(event)
             else:
-                self._event(event, other)
+                self._event(number, event, other)
             if event["kind"] == "step":
                 self._step = max(self._step, event["call"] + 1)
         self._extra(others)
-        self._state()
+        if self._counts:
+            self._other_steps()
+        else:
+            self._state()
         self._whole()
         self._result.rows = list(self._rows.values())
         self._result.losses = list(zip_longest(self._old.losses, self._new.losses))
@@ -60,15 +67,15 @@ class _Comparing:
     def _row(self, kind: str, name: str) -> Row:
         return self._rows.setdefault((kind, name), Row(name, kind))
 
-    def _event(self, old: Event, new: Event) -> None:
+    def _event(self, number: int, old: Event, new: Event) -> None:
         if old["kind"] == "call":
-            self._call(old, new)
+            self._call(number, old, new)
         elif old["kind"] == "loss":
             self._loss(old, new)
         else:
             self._optimizer(old, new)
 
-    def _call(self, old: Event, new: Event) -> None:
+    def _call(self, number: int, old: Event, new: Event) -> None:
         for leaf in old["out"]:
             self._epsilon = max(self._epsilon, EPSILONS.get(leaf["dtype"], 0.0))
         metrics = self._leaves.compare(old["out"], new["out"])
@@ -78,10 +85,10 @@ class _Comparing:
         row.add(metrics, failures + wrong, pointed)
         if wrong:
             self._part(First(old["name"], old["name"], "", self._step, tuple(wrong)))
-        elif failures:
-            self._part(self._blame(old, new, metrics, tuple(failures)))
-        elif pointed and self._result.early is None and self._result.first is None:
-            self._result.early = self._blame(old, new, metrics, tuple(pointed))
+        elif self._result.first is None and failures:
+            self._part(self._blame(number, old, new, metrics, tuple(failures)))
+        elif self._result.first is None and pointed:
+            self._point_out(self._blame(number, old, new, metrics, tuple(pointed)))
 
     def _judge(self, metrics: Metrics) -> tuple[list[str], list[str]]:
         """Why it differs, and what is pointed out."""
@@ -91,7 +98,8 @@ class _Comparing:
             metrics = metrics.without_dtype()
         failures = metrics.failures(self._tolerance, self._epsilon)
         if not failures and metrics.mean_abs > self._tolerance.mean_abs:
-            pointed.append(f"mean abs {metrics.mean_abs:.3g} > {self._tolerance.mean_abs:g}")
+            over = beyond(metrics.mean_abs, ">", self._tolerance.mean_abs)
+            pointed.append(f"mean abs {over}")
         return failures, pointed
 
     def _wrong_place(self, old: Event, new: Event) -> list[str]:
@@ -104,19 +112,42 @@ class _Comparing:
             return ["its output is on cpu, expected npu"]
         return []
 
-    def _blame(self, old: Event, new: Event, found: Metrics, why: tuple[str, ...]) -> First:
-        """The layer itself, or the code that runs before it when its inputs differ already."""
-        name = old["name"]
-        inputs = self._leaves.compare(old["in"], new["in"])
-        off = bool(inputs.shape) or inputs.rel_l2 > _SHARE * found.rel_l2
-        values = found.rel_l2 > 0 and not found.shape
-        if inputs.dtype == found.dtype and not values and found.dtype:
-            off = True
-        if not (inputs.compared and off and (inputs.rel_l2 > 1e-6 or inputs.shape or inputs.dtype)):
+    def _blame(
+        self, number: int, old: Event, new: Event, found: Metrics, why: tuple[str, ...]
+    ) -> First:
+        """The layer itself; when its inputs differ already, the nearest module around it that
+        was still handed the same: its own code is between the two."""
+        name = holder = old["name"]
+        while holder and self._handed_other(old, new, found):
+            holder = holder.rpartition(".")[0]
+            around = self._around(number, holder)
+            if around is None:
+                break
+            old, new = around
+        if holder == name:
             return First(name, name, "", self._step, why)
-        holder = name.rpartition(".")[0]
-        text = f"the inputs of {name} differ already: look at the code that runs before it"
+        code = f"the code of {holder} that runs" if holder else "the code that runs"
+        text = f"the inputs of {name} differ already: look at {code} before it"
         return First(holder, name, text, self._step, why)
+
+    def _handed_other(self, old: Event, new: Event, found: Metrics) -> bool:
+        """Whether the inputs of a call are off by more than ``found`` could have come without."""
+        inputs = self._leaves.compare(old["in"], new["in"])
+        if inputs.shape or inputs.nan or inputs.inf:
+            return True
+        if not inputs.compared:
+            return False
+        values = found.rel_l2 > 0 and not found.shape
+        if inputs.dtype and inputs.dtype == found.dtype and not values:
+            return True
+        return inputs.rel_l2 > max(1e-6, _SHARE * found.rel_l2)
+
+    def _around(self, number: int, name: str) -> tuple[Event, Event] | None:
+        """The call of a module that ends first after an event, in both runs."""
+        later = (event for event in self._events[number + 1 :] if event["kind"] == "call")
+        old = next((event for event in later if event["name"] == name), None)
+        new = None if old is None else self._found.get(key(old))
+        return None if old is None or new is None else (old, new)
 
     def _loss(self, old: Event, new: Event) -> None:
         metrics = self._leaves.compare(old["out"], new["out"])
@@ -151,10 +182,24 @@ class _Comparing:
         self._row("step", f"{old['name']}: gradients").add(
             Metrics(rel_l2=worst, compared=len(old["norms"])), failures, []
         )
-        if failures:
+        seen = f"step {old['call']} of {old['name']}"
+        moved = moved_apart(old["norms"], new["norms"])
+        by_step = moved and all("parameter norm" in reason for reason in failures)
+        text = f"the gradients agree: look at {old['name']} and what it is given, such as its lr"
+        if failures and by_step:
+            self._part(First("", seen, text, self._step, tuple(failures[:4])))
+        elif failures:
             layer = failures[0].partition(": ")[0].rpartition(".")[0]
-            seen = f"step {old['call']} of {old['name']}"
             self._part(First(layer, seen, "", self._step, tuple(failures[:4])))
+        elif by_step and self._result.first is None:
+            self._point_out(First("", seen, text, self._step, tuple(moved[:4])))
+
+    def _other_steps(self) -> None:
+        for name, (old, new) in self._counts.items():
+            reason = f"{name}: {plural(old, 'step')} in the reference, {new} on the NPU"
+            self._result.problems.append(f"{reason}; what comes after those is not compared")
+            seen = f"step {min(old, new) + 1} of {name}"
+            self._part(First("", seen, "", min(old, new) + 1, (reason,)))
 
     def _state(self) -> None:
         others = {entry["path"]: entry for entry in self._new.state}
@@ -183,7 +228,11 @@ class _Comparing:
         kind = "layer" if event["kind"] == "call" else event["kind"]
         self._row(kind, event["name"]).add(Metrics(), [reason], [])
         text = "the two runs take different ways"
-        self._part(First(event["name"], event["name"], text, self._step, (reason,)))
+        called = {name for kind, name, _ in self._found if kind == event["kind"]}
+        holder = event["name"].rpartition(".")[0]
+        while holder and holder not in called:
+            holder = holder.rpartition(".")[0]
+        self._part(First(holder, event["name"], text, self._step, (reason,)))
 
     def _extra(self, events: dict[tuple[str, str, int], Event]) -> None:
         if self._old.ended == "timeout":
@@ -196,19 +245,31 @@ class _Comparing:
         devices = {leaf["device"] for e in self._new.events for leaf in e.get("out", ())}
         devices |= {n["device"] for e in self._new.events for n in e.get("norms", {}).values()}
         if not self._old.events:
-            self._result.problems.append(
-                "the reference called no module and no backward: there is nothing to compare"
-            )
+            self._result.problems.append(f"the reference {NOTHING}")
+            self._result.nothing = True
         elif "npu" not in devices:
             self._result.problems.append("nothing of the rewritten script ran on the NPU")
+            if "cuda" not in _places(self._old):
+                self._result.problems.append(
+                    "nor did any module of the original run on CUDA: there is nothing to compare"
+                )
+                self._result.nothing = True
+
+    def _point_out(self, early: First) -> None:
+        if self._result.early is None:
+            self._result.early = early
 
     def _part(self, first: First) -> None:
         if self._result.first is None:
             self._result.first = first
 
 
-def _key(event: Event) -> tuple[str, str, int]:
-    return event["kind"], event["name"], event["call"]
+def _places(run: Run) -> set[str | None]:
+    """Where modules and parameters were meant to be."""
+    found = {event.get("placed") for event in run.events}
+    found |= {leaf["device"] for event in run.events for leaf in event.get("out", ())}
+    found |= {norms["placed"] for event in run.events for norms in event.get("norms", {}).values()}
+    return found | {entry.get("placed") for entry in run.state}
 
 
 def _place(placed: str) -> str:

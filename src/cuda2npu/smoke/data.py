@@ -10,10 +10,19 @@ from cuda2npu.smoke.outcome import Comparison, First, Row
 from cuda2npu.smoke.stage import Report
 
 VERDICTS = ("match", "differs", "could not run")
+NOTHING = "nothing to compare"
 
 
 def verdict(report: Report) -> str:
+    if report.code == len(VERDICTS) - 1 and report.comparison is not None and not report.failures:
+        return NOTHING
     return VERDICTS[report.code]
+
+
+def verdict_in_words(report: Report) -> str:
+    """The verdict, with what it does not speak of."""
+    partial = report.comparison is not None and report.comparison.limits
+    return f"{verdict(report)} in what both runs got to" if partial else verdict(report)
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -34,11 +43,13 @@ def as_data(report: Report) -> dict[str, Any]:
         "suspects": [asdict(edit) for edit in report.suspects],
         "notes": [asdict(note) for note in report.notes],
         "not_rewritten": report.not_rewritten,
+        "left_behind": report.left_behind,
     }
     if report.ranks:
         found["ranks"] = [_rank(rank, one) for rank, one in report.ranks.items()]
     if comparison is not None:
         found["problems"] = comparison.problems
+        found["limits"] = comparison.limits
         found["first"] = _first(comparison.first)
         found["early"] = _first(comparison.early)
         found["total"] = asdict(comparison.total)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 
 from cuda2npu.source import decode
+
+_COMPARED = 2_500
+"""Pairs of lines that are compared letter by letter; larger blocks are paired by their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +30,73 @@ class Pair:
 
 
 @lru_cache(maxsize=64)
-def _matcher(
-    old: tuple[str, ...], new: tuple[str, ...]
-) -> tuple[tuple[str, int, int, int, int], ...]:
-    return tuple(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+def aligned(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+    """Every line of both with its counterpart, as numbers from 1; 0 where there is none."""
+    found: list[tuple[int, int]] = []
+    for _, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        pairs = _pairs(old[i1:i2], new[j1:j2])
+        found += [(i1 + i if i else 0, j1 + j if j else 0) for i, j in pairs]
+    return tuple(found)
+
+
+def _pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Two blocks line by line; the longer one has lines of its own, where they fit least."""
+    m, n = len(old), len(new)
+    if not m or not n or m == n or m * n > _COMPARED:
+        numbers = range(1, max(m, n) + 1)
+        return [(k if k <= m else 0, k if k <= n else 0) for k in numbers]
+    if m > n:
+        return [(i, j) for j, i in _pairs(new, old)]
+    best = [[0.0] * (n + 1) for _ in range(m + 1)]  # of the first lines, up to i and j
+    for i in range(1, m + 1):
+        for j in range(i, n - m + i + 1):
+            with_it = best[i - 1][j - 1] + SequenceMatcher(None, old[i - 1], new[j - 1]).ratio()
+            best[i][j] = with_it if j == i else max(with_it, best[i][j - 1])
+    found, i = [], m
+    for j in range(n, 0, -1):
+        alone = i == 0 or (j > i and best[i][j - 1] >= best[i][j])
+        found.append((0 if alone else i, j))
+        i -= not alone
+    return found[::-1]
 
 
 def original_line(old: list[str], new: list[str], line: int) -> int:
     """The number in ``old`` of line ``line`` of ``new``, both from 1; 0 when it was added."""
-    index = line - 1
-    for _, i1, i2, j1, j2 in _matcher(tuple(old), tuple(new)):
-        if j1 <= index < j2:
-            if i1 == i2:
-                return 0
-            # A changed block with lines put in front of it ends with the changed ones.
-            place = i1 + (index - j1) - max((j2 - j1) - (i2 - i1), 0)
-            return min(max(place, i1), i2 - 1) + 1 if place >= i1 else 0
-    return 0
+    return next((i for i, j in aligned(tuple(old), tuple(new)) if j == line), 0)
 
 
 def changed_lines(old: list[str], new: list[str]) -> list[tuple[int, int]]:
-    """Pairs of line numbers from 1, in ``old`` and in ``new``, where the two differ."""
-    found = []
-    for tag, i1, i2, j1, j2 in _matcher(tuple(old), tuple(new)):
-        if tag != "equal":
-            count = max(i2 - i1, j2 - j1)
-            found += [(min(i1 + n, max(i2 - 1, i1)) + 1, min(j1 + n, max(j2 - 1, j1)) + 1)
-                      for n in range(count)]  # fmt: skip
-    return found
+    """Pairs of line numbers from 1, in ``old`` and in ``new``, where the two differ.
+
+    0 stands for the line that one of them does not have.
+    """
+    pairs = aligned(tuple(old), tuple(new))
+    return [(i, j) for i, j in pairs if not i or not j or old[i - 1] != new[j - 1]]
+
+
+def split_lines(data: bytes) -> list[str]:
+    return re.split(r"\r\n|\r|\n", decode(data)[0])
 
 
 def read_lines(path: Path) -> list[str]:
     try:
-        return re.split(r"\r\n|\r|\n", decode(path.read_bytes())[0])
+        return split_lines(path.read_bytes())
     except Exception:
         return []
+
+
+def without_comments(lines: list[str]) -> list[str]:
+    """The lines as far as they do something; as they are where they are no Python."""
+    found = [*lines]
+    text = iter([line + "\n" for line in lines])
+    try:
+        for token in tokenize.generate_tokens(lambda: next(text, "")):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                found[row - 1] = lines[row - 1][:column]
+    except (tokenize.TokenError, SyntaxError):
+        return lines
+    return [line.rstrip() for line in found]
 
 
 def pair(original: Path, rewritten: Path, line: int) -> Pair:

@@ -68,13 +68,22 @@ class Metrics:
         if self.inf:
             found.append(f"{self.inf} infinite in one run alone")
         if self.cosine < tolerance.cosine:
-            found.append(f"cosine {self.cosine:.4f} < {tolerance.cosine:g}")
+            found.append(f"cosine {beyond(self.cosine, '<', tolerance.cosine, 4)}")
         if self.max_abs > allowed:
-            found.append(f"max abs {self.max_abs:.3g} > {allowed:.3g}")
+            found.append(f"max abs {beyond(self.max_abs, '>', allowed)}")
         return found
 
     def without_dtype(self) -> Metrics:
         return replace(self, dtype="")
+
+
+def beyond(value: float, sign: str, limit: float, digits: int = 3) -> str:
+    """A value and its limit, with as many digits as it takes to tell them apart."""
+    for number in range(digits, 18):
+        one, other = f"{value:.{number}g}", f"{limit:.{number}g}"
+        if one != other:
+            break
+    return f"{one} {sign} {other}"
 
 
 def compare_values(expected: Values, found: Values) -> Metrics:

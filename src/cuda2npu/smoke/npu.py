@@ -11,6 +11,11 @@ from typing import NamedTuple
 from cuda2npu.simulator import SWITCH
 from cuda2npu.smoke.spec import SIMULATOR_NOTES, SmokeError
 
+_PACKAGES = {
+    "capture": ("numpy", "safetensors"),
+    "smoke": ("numpy", "safetensors", "torch", "torch_npu"),
+}
+
 
 class Machine(NamedTuple):
     """Where the NPU run is done."""
@@ -45,11 +50,17 @@ def reference_environment() -> dict[str, str]:
     return {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1", SWITCH: ""}
 
 
+def check_installed(extra: str) -> None:
+    """Raise SmokeError unless the packages of an extra are there; none of them is imported."""
+    if find_spec("torch") is None and extra == "capture":
+        raise SmokeError("torch is not installed; install the release that the script runs with")
+    for name in _PACKAGES[extra]:
+        if find_spec(name) is None:
+            raise SmokeError(f"{name} is not installed; do: pip install 'cuda2npu[{extra}]'")
+
+
 def machine(folder: Path, devices: int = 1) -> Machine:
     """The real NPU when there is one; raises SmokeError when there can be none."""
-    for name in ("torch", "torch_npu", "safetensors"):
-        if find_spec(name) is None:
-            raise SmokeError(f"{name} is not installed; do: pip install 'cuda2npu[smoke]'")
     if has_npu():
         return Machine({}, simulated=False)
     return Machine(_simulator(folder / SIMULATOR_NOTES, devices), simulated=True)

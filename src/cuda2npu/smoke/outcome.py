@@ -12,13 +12,16 @@ from typing import Any
 from cuda2npu.smoke.metrics import Metrics, Values
 from cuda2npu.smoke.spec import RECORD, TENSORS, SmokeError
 
+Event = dict[str, Any]
+"""A module call, a backward pass or an optimizer step, as the record has it."""
+
 
 @dataclass(slots=True)
 class Run:
     """What one run left behind."""
 
     folder: Path
-    events: list[dict[str, Any]]
+    events: list[Event]
     state: list[dict[str, Any]]
     modules: dict[str, dict[str, str]]
     values: dict[str, Values]
@@ -135,7 +138,11 @@ class Comparison:
     """The first event that was pointed out, when it comes before ``first``."""
     problems: list[str] = field(default_factory=list)
     """What is wrong with the run as a whole."""
+    limits: list[str] = field(default_factory=list)
+    """What kept the comparison from taking in all that was asked for."""
     total: Metrics = field(default_factory=Metrics)
+    nothing: bool = False
+    """Whether the two runs did nothing that can be compared."""
 
     @property
     def matches(self) -> bool:

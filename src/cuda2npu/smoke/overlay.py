@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from cuda2npu.model import Finding, FixLevel, Options
 from cuda2npu.project import Mode, convert_bytes
 from cuda2npu.smoke.spec import SmokeError
+
+
+class Own(NamedTuple):
+    """What rewriting makes of a file for which the user gave a rewritten one."""
+
+    text: bytes
+    findings: list[Finding]
 
 
 @dataclass(slots=True)
@@ -25,6 +33,8 @@ class Overlay:
     findings: list[Finding] = field(default_factory=list)
     """Everything that was found, with the places in the original files."""
     errors: list[str] = field(default_factory=list)
+    own: dict[Path, Own] = field(default_factory=dict)
+    """By the copies of files that the user rewrote."""
 
     def original(self, path: str) -> Path | None:
         """The file of the user's that a path in the copy stands for."""
@@ -60,10 +70,14 @@ def rewritten(
     for path in paths:
         target = _target(path, root, copy, overlay)
         stand_in = _stand_in(path, paths[0], root, given)
-        if stand_in is None:
-            target.write_bytes(_rewrite(path, options, overlay))
-        else:
+        own, findings, error = _rewrite(path, options)
+        if stand_in is not None:
             target.write_bytes(_read(stand_in))
+            overlay.own[target] = Own(own, findings)
+            continue
+        target.write_bytes(own)
+        overlay.findings += findings
+        overlay.errors += error
     _link_rest(overlay)
     return overlay
 
@@ -101,13 +115,11 @@ def _stand_in(path: Path, script: Path, root: Path, given: Path | None) -> Path 
     return found
 
 
-def _rewrite(path: Path, options: Options, overlay: Overlay) -> bytes:
+def _rewrite(path: Path, options: Options) -> tuple[bytes, list[Finding], list[str]]:
     data = _read(path)
     outcome = convert_bytes(str(path), data, options, Mode.DIFF)
-    if outcome.error:
-        overlay.errors.append(f"{path}: {outcome.error}")
-    overlay.findings += outcome.findings
-    return outcome.after if outcome.changed else data
+    error = [f"{path}: {outcome.error}"] if outcome.error else []
+    return outcome.after if outcome.changed else data, [*outcome.findings], error
 
 
 def _target(path: Path, root: Path, copy: Path, overlay: Overlay) -> Path:

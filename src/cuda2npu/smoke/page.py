@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from cuda2npu import __version__
 from cuda2npu.report.html import END, escape, head, table
 from cuda2npu.smoke.charts import error_chart, loss_chart
-from cuda2npu.smoke.data import verdict
+from cuda2npu.smoke.data import verdict, verdict_in_words
 from cuda2npu.smoke.failure import Failure
 from cuda2npu.smoke.outcome import Comparison, Row
 from cuda2npu.smoke.spec import SIMULATED
 from cuda2npu.smoke.stage import Report
 from cuda2npu.smoke.suspects import Edit
-from cuda2npu.smoke.table import describe
+from cuda2npu.smoke.table import change, describe, left_behind
 
 _STYLE = """
 .verdict{font-size:1.4rem;font-weight:700}
-.match,.ok{color:#2e7d32;fill:#2e7d32}.differs,.could-not-run{color:#c62828;fill:#c62828}
+.match,.ok{color:#2e7d32;fill:#2e7d32}.differs,.could-not-run,.nothing-to-compare{color:#c62828;fill:#c62828}
 .pointed-out{color:#b26a00;fill:#b26a00}
 .simulated{border:2px solid #b26a00;padding:.5rem 1rem;border-radius:.4rem}
 td:first-child{min-width:11rem}
@@ -29,7 +29,13 @@ def page_of(report: Report) -> str:
     parts = [_head(report), *map(_failure, report.failures)]
     if report.comparison is not None:
         parts += _compared(report, report.comparison)
-    parts += [_edits(report), _not_rewritten(report), _notes(report), _environment(report)]
+    parts += [
+        _edits(report),
+        _not_rewritten(report),
+        _left_behind(report),
+        _notes(report),
+        _environment(report),
+    ]
     title = f"{report.request.script.name}: {verdict(report)}"
     return head(title, _STYLE) + "\n".join(part for part in parts if part) + END
 
@@ -41,7 +47,8 @@ def _head(report: Report) -> str:
     arguments = " ".join(report.request.arguments)
     return (
         f"<h1>cuda2npu smoke: <code>{escape(report.request.script.name)}</code></h1>"
-        f'<p class="verdict {_class(words)}" id="verdict">{escape(words)}</p>{simulated}'
+        f'<p class="verdict {_class(words)}" id="verdict">'
+        f"{escape(verdict_in_words(report))}</p>{simulated}"
         f"<p>The rewritten script on the {where}, compared with "
         f"{escape(report.reference_name)}. Steps: {report.steps}; seed: {report.request.seed}; "
         f"arguments: <code>{escape(arguments) or 'none'}</code>.</p>"
@@ -128,12 +135,16 @@ def _not_rewritten(report: Report) -> str:
     return f'<h2>Not rewritten</h2><ul class="differs">{lines}</ul>'
 
 
+def _left_behind(report: Report) -> str:
+    lines = "".join(f"<li>{escape(text)}</li>" for text in left_behind(report))
+    return f'<h2>Left behind</h2><ul class="differs">{lines}</ul>' if lines else ""
+
+
 def _edit_table(edits: Iterable[Edit]) -> str:
     rows = []
     for edit in edits:
-        change = f"{edit.before} → {edit.after}" if edit.after else edit.before
         level = "changes results" if edit.numerics else ""
-        rows.append((f"{edit.path}:{edit.line}", edit.code, edit.message, level, change))
+        rows.append((f"{edit.path}:{edit.line}", edit.code, edit.message, level, change(edit)))
     return table(("place", "rule", "what", "", "line"), rows)
 
 

@@ -52,7 +52,7 @@ def run_children(
     """Run all at once. They end together: some seconds after one fails, the others are ended."""
     began = time.monotonic()
     with ExitStack() as stack:
-        stack.enter_context(_signals_stop())
+        stack.enter_context(signals_stop())
         children = [stack.enter_context(_started(*run)) for run in runs]
         timed_out = _wait(children, began + timeout, tell)
     seconds = time.monotonic() - began
@@ -170,15 +170,20 @@ def _progress(folder: Path) -> str:
 
 
 @contextmanager
-def _signals_stop() -> Iterator[None]:
-    """Signals that end this process unwind it, so that the children are ended first."""
+def signals_stop() -> Iterator[None]:
+    """Signals that end this process unwind it, so that the children are ended first.
+
+    What the caller has ignored, as nohup does, stays ignored.
+    """
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
     previous = {}
     with suppress(ValueError):  # not the main thread
-        previous = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGHUP)}
+        previous = {n: signal.signal(n, stop) for n in heard}
     try:
         yield
     finally:

@@ -122,6 +122,7 @@ def across(compared: Mapping[int, Comparison]) -> Comparison:
     whole.problems = [*whole.problems]
     if whole.first is not None:
         whole.first = replace(whole.first, rank=first)
+    whole.nothing = all(one.nothing for one in compared.values())
     for rank in others:
         one = compared[rank]
         whole.rows += [_row(row, rank) for row in one.rows if row.status is Status.DIFFERS]

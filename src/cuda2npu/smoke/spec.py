@@ -50,13 +50,20 @@ class Spec:
     copy: str = ""
     """The folder in which files of the project have rewritten copies."""
 
+    kept: str = ""
+    """The folder in which is kept what the run changes below ``folders``."""
+    folders: tuple[str, ...] = ()
+    other_run: tuple[float, float] = (0.0, 0.0)
+    """When another run of the script began and ended: files of that time are what it wrote."""
+
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @staticmethod
     def read(path: Path) -> Spec:
         data = json.loads(path.read_text(encoding="utf-8"))
-        data["arguments"] = tuple(data["arguments"])
+        for name in ("arguments", "folders", "other_run"):
+            data[name] = tuple(data[name])
         return Spec(**data)
 
 

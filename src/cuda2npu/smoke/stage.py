@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cuda2npu.model import Options
 from cuda2npu.smoke import captured, npu
-from cuda2npu.smoke.compare import compare
+from cuda2npu.smoke.compare import NOTHING, compare
 from cuda2npu.smoke.failure import Failure, failure
-from cuda2npu.smoke.files_read import files_read, is_installed
+from cuda2npu.smoke.files_read import LEFT_BEHIND, files_read, is_installed
 from cuda2npu.smoke.notes import Note, read_notes
 from cuda2npu.smoke.outcome import Comparison, Run
 from cuda2npu.smoke.overlay import Overlay, not_rewritten, rewritten
 from cuda2npu.smoke.process import Ended
 from cuda2npu.smoke.project import module_file, project_root
+from cuda2npu.smoke.putback import as_before
 from cuda2npu.smoke.ranks import across, read_runs, run_ranks
 from cuda2npu.smoke.spec import (
     NPU,
@@ -28,7 +28,9 @@ from cuda2npu.smoke.spec import (
     Tolerance,
 )
 from cuda2npu.smoke.suspects import Edit, edits, suspects
+from cuda2npu.smoke.workspace import workspace
 
+KEPT = "kept"
 _LOST_DOUBLES = "float64"
 
 Tell = Callable[[str], None]
@@ -79,14 +81,19 @@ class Report:
     steps: int = 0
     ranks: dict[int, Comparison] = field(default_factory=dict)
     """By rank, where the run had several."""
+    reference_time: tuple[float, float] = (0.0, 0.0)
+    """When the reference began and ended, if it was run here."""
+    left_behind: list[str] = field(default_factory=list)
+    """Files that the reference wrote and the run on the NPU read."""
     not_rewritten: list[str] = field(default_factory=list)
     """Files that ran on the NPU as they are although there is something to rewrite in them."""
 
     @property
     def code(self) -> int:
-        if self.failures or self.comparison is None or not self.comparison.rows:
+        compared = self.comparison
+        if self.failures or compared is None or compared.nothing or not compared.rows:
             return 2
-        return 0 if self.comparison.matches else 1
+        return 0 if compared.matches else 1
 
 
 def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _: None) -> Report:
@@ -97,18 +104,20 @@ def smoke(request: Request, tell: Tell = lambda _: None, notice: Tell = lambda _
     script, given = _script(request), request.rewritten
     if given is not None and not given.exists():
         raise SmokeError(f"{given}: no such file or folder")
-    with _workspace() as folder:
-        for name in (REFERENCE, NPU):
+    with workspace() as folder:
+        for name in (REFERENCE, NPU, KEPT):
             (folder / name).mkdir()
         machine = npu.machine(folder, request.seen_devices)
         report = Report(request, simulated=machine.simulated)
         if machine.simulated:
             notice(SIMULATED)
-        old, files = _reference(request, script, folder / REFERENCE, report, tell)
+        old, files = _reference(request, script, folder / REFERENCE, report, tell, folder / KEPT)
         root = project_root(script, Path.cwd())
-        overlay = rewritten(files, root, folder / "copy", request.options, given=given)
-        report.edits = edits(overlay)
-        new = _npu_run(request, script, overlay, folder, report, machine, tell)
+        with as_before(folder / KEPT):
+            overlay = rewritten(files, root, folder / "copy", request.options, given=given)
+            report.edits = edits(overlay)
+            new = _npu_run(request, script, overlay, folder, report, machine, tell)
+        report.left_behind = _left_behind(folder)
         report.not_rewritten = not_rewritten(files_read(folder / NPU), overlay, request.options)
         report.notes = read_notes(folder, overlay)
         if not report.failures:
@@ -122,22 +131,36 @@ def capture(
     """Run the original script and keep its records at ``target``."""
     script = _script(request)
     captured.check_target(target, force)
-    with _workspace() as folder:
+    with workspace() as folder:
         report = Report(request)
         runs, files = _reference(request, script, folder, report, tell)
+        if not report.failures and not any(run.events for run in runs):
+            raise SmokeError(f"{request.script}: {NOTHING}")
         if not report.failures:
             spec = _reference_spec(request, script, folder)
             captured.keep(target.resolve(), spec, request.nproc, runs, files)
         return report
 
 
+def _source(path: Path) -> Path:
+    if path.is_dir():
+        raise SmokeError(f"{path}: is a folder; name the script in it that runs")
+    if not path.is_file():
+        raise SmokeError(f"{path}: no such file")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SmokeError(f"{path}: cannot be read: {error.strerror}") from None
+    if b"\0" in data:
+        raise SmokeError(f"{path}: is no Python source: it holds null bytes")
+    return path.resolve()
+
+
 def _script(request: Request) -> Path:
     """The file that runs."""
     path = request.script
     if not request.module:
-        if not path.is_file():
-            raise SmokeError(f"{path}: no such file")
-        return path.resolve()
+        return _source(path)
     found = module_file(str(path), Path.cwd())
     if found is None:
         raise SmokeError(
@@ -152,10 +175,11 @@ def _script(request: Request) -> Path:
     return found.resolve()
 
 
-@contextmanager
-def _workspace() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="cuda2npu-smoke-", ignore_cleanup_errors=True) as name:
-        yield Path(name).resolve()
+def _left_behind(folder: Path) -> list[str]:
+    """What the run on the NPU read of the reference's, though both should begin alike."""
+    found = files_read(folder / NPU, LEFT_BEHIND)
+    own = (path for path in found if not path.is_relative_to(folder))
+    return [str(path) for path in own if ".cache" not in path.parts]
 
 
 def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
@@ -175,10 +199,17 @@ def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
 
 
 def _reference(
-    request: Request, script: Path, folder: Path, report: Report, tell: Tell
-) -> tuple[list[Run], list[Path]]:
-    """The runs of the original and the files of the project that it read, the script first."""
+    request: Request, script: Path, folder: Path, report: Report, tell: Tell,
+    kept: Path | None = None,
+) -> tuple[list[Run], list[Path]]:  # fmt: skip
+    """The runs of the original and the files of the project that it read, the script first.
+
+    ``kept``: where that goes which it changes, because another run follows that begins as it did.
+    """
     spec = _reference_spec(request, script, folder)
+    if kept is not None:
+        places = {Path.cwd(), project_root(script, Path.cwd())} - {Path("/")}
+        spec = replace(spec, kept=str(kept), folders=tuple(map(str, places)))
     if request.reference is not None:
         runs, files, manifest = captured.load(request.reference, spec, request.nproc)
         where = "CPU" if manifest["device"] == "cpu" else "CUDA"
@@ -187,6 +218,7 @@ def _reference(
         return runs, files
     where = "the CPU, CUDA calls led there" if spec.cuda_on_cpu else "CUDA"
     report.reference_name = f"the original on {where}"
+    began = time.time()
     ended = run_ranks(
         spec,
         request.nproc,
@@ -194,6 +226,7 @@ def _reference(
         request.timeout,
         lambda text: tell(f"reference on {'CPU' if spec.cuda_on_cpu else 'CUDA'}: {text}"),
     )
+    report.reference_time = began, time.time()
     overlay = Overlay(script.parent, script.parent)
     runs = _ended(REFERENCE, folder, ended, overlay, report, marked=spec.cuda_on_cpu)
     return runs, _of_project(script, files_read(folder))
@@ -221,6 +254,7 @@ def _npu_run(
         module=str(request.script) if request.module else "",
         root=str(overlay.root),
         copy=str(overlay.copy),
+        other_run=report.reference_time,
     )
     where = "simulated NPU" if machine.simulated else "NPU"
     ended = run_ranks(

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cuda2npu.smoke.data import verdict
+from cuda2npu.smoke.data import verdict, verdict_in_words
 from cuda2npu.smoke.failure import Failure
 from cuda2npu.smoke.outcome import Comparison, First, Row, Status
 from cuda2npu.smoke.spec import SIMULATED
@@ -21,11 +21,14 @@ ROWS = 40
 REASONS = 10
 _FIGURES = 60
 """The width of all columns but the first."""
+NARROWEST = _FIGURES + 20
+"""Columns of the terminal below which the table is not squeezed: its figures would go first."""
 _IN_COLUMNS = ("cosine ", "max abs ", "mean abs ")
 """Reasons that the columns beside them show already."""
 _STYLES = {Status.OK: "green", Status.POINTED: "yellow", Status.DIFFERS: "red"}
 _WORDS = {Status.OK: "ok", Status.POINTED: "pointed", Status.DIFFERS: "differs"}
-_COLORS = {"match": "green", "differs": "red", "could not run": "red"}
+_COLORS = {"match": "green"}
+"""Of verdicts; all others are red."""
 
 
 def show(report: Report, console: Console, told: bool = False) -> None:
@@ -35,8 +38,7 @@ def show(report: Report, console: Console, told: bool = False) -> None:
     """
     if report.simulated and not told:
         console.print(f"[bold]{escape(SIMULATED)}[/bold]", highlight=False, soft_wrap=True)
-    for failure in report.failures:
-        _show_failure(failure, console)
+    show_failures(report, console)
     if report.comparison is not None:
         against = f"{report.request.script}: NPU against {report.reference_name}"
         console.print(escape(against), highlight=False, soft_wrap=True)
@@ -51,6 +53,8 @@ def show(report: Report, console: Console, told: bool = False) -> None:
         console.print(f"[yellow]note[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
     for text in report.not_rewritten:
         console.print(f"[red]not rewritten[/red] {escape(text)}", highlight=False, soft_wrap=True)
+    for text in left_behind(report):
+        console.print(f"[red]left behind[/red] {escape(text)}", highlight=False, soft_wrap=True)
     console.print(_verdict(report), highlight=False, soft_wrap=True)
 
 
@@ -126,8 +130,26 @@ def describe(first: First) -> str:
 
 def edit_text(edit: Edit) -> str:
     code = f"{edit.code} " if edit.code else ""
-    change = f"{edit.before} → {edit.after}" if edit.after else edit.before
-    return f"{_short(edit.path)}:{edit.line} {code}{edit.message}: {change}"
+    return f"{_short(edit.path)}:{edit.line} {code}{edit.message}: {change(edit)}"
+
+
+def change(edit: Edit) -> str:
+    """The line as it was and as it is, as far as there is one."""
+    return " → ".join(text for text in (edit.before, edit.after) if text)
+
+
+def left_behind(report: Report) -> list[str]:
+    """Files that explain why two runs part: the second did not begin as the first."""
+    if report.code == 0:
+        return []
+    why = "the reference wrote it and the run on the NPU read it, so that the two began differently"
+    cure = "let the script write below the working folder, which is put back between the runs"
+    return [f"{_short(path)}: {why}; {cure}" for path in report.left_behind[:REASONS]]
+
+
+def show_failures(report: Report, console: Console) -> None:
+    for failure in report.failures:
+        _show_failure(failure, console)
 
 
 def _show_failure(failure: Failure, console: Console) -> None:
@@ -153,15 +175,17 @@ def _failure_lines(failure: Failure, which: str) -> Iterator[str]:
 
 def _verdict(report: Report) -> str:
     text = verdict(report)
-    total = report.comparison.total if report.comparison and report.comparison.rows else None
+    comparison = report.comparison
     figures = ""
-    if total is not None:
+    if comparison is not None and comparison.rows and not comparison.nothing:
+        total = comparison.total
         figures = f", worst cosine {total.cosine:.6f}, worst max abs {total.max_abs:.2e}"
     where = "simulated NPU" if report.simulated else "NPU"
     steps = f" after {report.steps} steps" if report.steps else ""
     if report.ranks:
         where += f", {len(report.ranks)} ranks"
-    return f"[bold {_COLORS[text]}]{text}[/] on the {where}{steps}{figures}"
+    color = _COLORS.get(text, "red")
+    return f"[bold {color}]{verdict_in_words(report)}[/] on the {where}{steps}{figures}"
 
 
 def _short(path: str) -> str:

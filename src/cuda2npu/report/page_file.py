@@ -1,0 +1,59 @@
+"""Where ``--report`` puts a page: seen to be writable before the work, written whole at its end."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from cuda2npu import writing
+from cuda2npu.model import UsageError
+
+
+class PageFile:
+    """The file of a page. Use it as a context: it cleans up."""
+
+    def __init__(self, path: Path) -> None:
+        """Raise UsageError when nothing can be written there."""
+        self.path = path
+        self._stack = ExitStack()
+        fault = _fault(path)
+        if fault is not None:
+            raise UsageError(f"--report {path}: {fault}")
+        self.draft = Path(self.temporary())
+        """What becomes the page when ``put`` is called."""
+
+    def __enter__(self) -> PageFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def temporary(self) -> str:
+        """A file beside the page, gone at the end."""
+        try:
+            return self._stack.enter_context(writing.temporary(self.path.parent))
+        except OSError as error:
+            raise self.failed(error) from None
+
+    def put(self) -> None:
+        """Let the draft take the place of the page; raises OSError."""
+        with self.draft.open("rb+") as page:
+            os.fsync(page.fileno())
+        writing.put_in_place(str(self.draft), self.path)
+
+    def failed(self, error: OSError) -> UsageError:
+        return UsageError(f"--report {self.path}: cannot be written: {error.strerror}")
+
+
+def _fault(path: Path) -> str | None:
+    """Why a page cannot be written there, as far as it shows without writing."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        return "the page is HTML, so its name ends in .html"
+    if path.is_dir():
+        return "is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    if path.exists() and not os.access(path, os.W_OK):
+        return "is read-only"
+    return None
