@@ -14,6 +14,8 @@ from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
 from cuda2npu_codemods.scripted import is_scripted
 
 _NPU = cst.Name("npu")
+_KEYWORDS = frozenset(("device", "non_blocking", "async", "memory_format"))
+"""What ``cuda()`` of torch's tensors, modules and storages can be given by name."""
 _BATCH = {
     "data.py": "class Batch:\n    def cuda(self):\n"
     "        self.x = self.x.cuda()\n        return self"
@@ -64,6 +66,7 @@ def _is_super(node: cst.BaseExpression) -> bool:
         rewrite("y = f(x.cuda(device=d)).cuda()", "y = f(x.npu(device=d)).npu()"),
         rewrite("map_location = lambda s, l: s.cuda(1)", "map_location = lambda s, l: s.npu(1)"),
         leave("import tvm\ntarget = tvm.target.cuda()"),
+        report("quantizer.cuda(weight, meta=meta, device=keys.device)"),
         rewrite(
             "from data import Batch\ndef f(batch, x): return x.unsqueeze(0).cuda()",
             "from data import Batch\ndef f(batch, x): return x.unsqueeze(0).npu()",
@@ -82,7 +85,7 @@ def _is_super(node: cst.BaseExpression) -> bool:
         ),
     ),
 )
-def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
+def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | Report | None:
     func = node.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "cuda":
         return None
@@ -93,6 +96,13 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
         return Fix(edits, at=func.attr)
     if is_own(site, "cuda", func.value) or _is_side_of_twin(site):
         return None  # the class's own method is converted, and goes on to be called
+    unknown = _unknown_keyword(node)
+    if unknown is not None:
+        return Report(
+            f"nothing of torch has a cuda() that takes {unknown}=, so that this one is another "
+            "library's: look for what moves to the NPU there",
+            at=func.attr,
+        )
     owner = _owner(site, "cuda", func.value)
     if owner is None:
         return Fix(edits, at=func.attr)
@@ -105,6 +115,11 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | None:
         level=FixLevel.UNSAFE,
         at=func.attr,
     )
+
+
+def _unknown_keyword(call: cst.Call) -> str | None:
+    names = (arg.keyword.value for arg in call.args if arg.keyword is not None)
+    return next((name for name in names if name not in _KEYWORDS), None)
 
 
 def _is_side_of_twin(site: Site) -> bool:
