@@ -1,4 +1,4 @@
-"""``x.cuda(…)``, ``x.is_cuda`` and integer devices."""
+"""``x.cuda(…)`` and ``x.cuda`` handed on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import ast
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.devices import is_negated
 from cuda2npu_codemods.expressions import FOREIGN_HEADS, terminal
-from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import
 from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
 from cuda2npu_codemods.scripted import is_scripted
 
@@ -103,7 +101,7 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | Report | None:
             "library's: look for what moves to the NPU there",
             at=func.attr,
         )
-    owner = _owner(site, "cuda", func.value)
+    owner = owner_of(site, "cuda", func.value)
     if owner is None:
         return Fix(edits, at=func.attr)
     if _inside_own_cuda(site) and site.code(func.value) == "self":
@@ -133,7 +131,7 @@ def _is_side_of_twin(site: Site) -> bool:
     )
 
 
-def _owner(site: Site, method: str, node: cst.BaseExpression) -> str | None:
+def owner_of(site: Site, method: str, node: cst.BaseExpression) -> str | None:
     """In words, the class whose own method may be meant; None when torch's is."""
     owner = may_be_own(site, method, node)
     if owner is not None:
@@ -177,7 +175,7 @@ def tensor_cuda_reference(node: cst.Attribute, site: Site) -> Fix | None:
         return None  # the decorated method is an own cuda()
     if site.name(node.value) in ("torch.Tensor", "torch.nn.Module", "torch.nn.modules.Module"):
         return Fix({node.attr: _NPU})
-    if site.file.stores_attribute("cuda") or _owner(site, "cuda", node.value):
+    if site.file.stores_attribute("cuda") or owner_of(site, "cuda", node.value):
         return None
     if is_foreign(site, node.value) or site.name(node) == "torch.cuda":
         return None
@@ -222,161 +220,6 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
         and terminal(call.func) in ("map", "tree_map", "_apply", "apply_to_sample")
         and call.args[0] is parent
     )
-
-
-@rule(
-    "NPU103",
-    "is-cuda",
-    on=cst.Attribute,
-    words=("is_cuda",),
-    fix=FixLevel.SAFE,
-    quiet=True,
-    why="is_cuda is False for a tensor on the NPU; torch_npu adds is_npu",
-    examples=(
-        rewrite(
-            "if x.is_cuda: w = torch.cuda.FloatTensor(w)",
-            "if x.is_npu: w = torch.npu.FloatTensor(w)",
-        ),
-        rewrite("b, on = x.shape[0], q.is_cuda", "b, on = x.shape[0], q.is_npu"),
-        leave("self.is_cuda = device.type == 'cpu'\nif self.is_cuda: pass"),
-        leave("if src.is_cuda(): pass"),
-        leave(
-            "from graphs import Graph\ndef f(g: Graph): return g.is_cuda",
-            beside={"graphs.py": "class Graph:\n    @property\n    def is_cuda(self): return 1"},
-        ),
-        leave("if x.is_cuda:\n    y = ext_cuda.forward(x)"),
-    ),
-)
-def is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
-    if not _is_tensor_property(node, site) or guards_kernel(site, is_negated(node, site)):
-        return None
-    if is_scripted(site):
-        return None
-    edits = {node.attr: cst.Name("is_npu")}
-    owner = may_be_own(site, "is_cuda", node.value)
-    if owner is not None and not _is_used_as_tensor(node.value, site):
-        return Fix(
-            edits,
-            f"the class {owner.name} in {owner.path} defines its own is_cuda, and this may be "
-            "one: if it is a tensor, write is_npu, or run with --unsafe",
-            level=FixLevel.UNSAFE,
-        )
-    name = site.name(node.value)
-    if name is None or "." not in name or name == "torch.Tensor":
-        return Fix(edits)
-    return Fix(
-        edits,
-        "is_cuda is asked of something imported, which may be no tensor: if it is one, write "
-        "is_npu, or run with --unsafe",
-        level=FixLevel.UNSAFE,
-    )
-
-
-def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
-    parent = site.parent(node)
-    if node.attr.value != "is_cuda" or isinstance(parent, cst.AssignTarget):
-        return False
-    if isinstance(parent, cst.Call) and parent.func is node:
-        return False  # a tensor's is_cuda is no method
-    if is_foreign(site, node.value):
-        return False
-    if is_own(site, "is_cuda", node.value) or is_torch(site, node.value):
-        return is_torch(site, node.value)
-    own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
-    return not own or _is_used_as_tensor(node.value, site)
-
-
-_TENSOR_ATTRIBUTES = frozenset("shape dtype device size dim ndim numel requires_grad".split())
-
-
-def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
-    """Whether the code around asks the same variable for a tensor's attributes."""
-    if not isinstance(node, cst.Name) or node.value == "self":
-        return False
-    return any(
-        isinstance(inner, ast.Attribute)
-        and inner.attr in _TENSOR_ATTRIBUTES
-        and isinstance(inner.value, ast.Name)
-        and inner.value.id == node.value
-        for inner in ast.walk((*site.enclosing, site.file.tree)[0])
-    )
-
-
-@rule(
-    "NPU104",
-    "kernel-guard-is-cuda",
-    on=cst.Attribute,
-    words=("is_cuda",),
-    fix=FixLevel.NONE,
-    quiet=True,
-    why="this is_cuda guards a CUDA kernel and was left, so that the portable branch runs on the "
-    "NPU; check that there is one, or port the kernel",
-    examples=(
-        report("if x.is_cuda:\n    y = ext_cuda.forward(x)\nelse:\n    y = forward(x)"),
-        report(
-            "def f(x):\n    if not x.is_cuda:\n        return ref(x)\n    return ext_cuda.run(x)"
-        ),
-        report("import ext\ndef f(x):\n    on = ext is not None and x.is_cuda\n    return on"),
-        report(
-            "import rnnt\ndef f(x):\n    on = x.is_cuda\n"
-            "    return (rnnt.loss_gpu if on else rnnt.loss_cpu)(x)"
-        ),
-        report("from lib import HAS_TRITON\ndef f(x): return HAS_TRITON and x.is_cuda"),
-        report("import lib\nif not lib.typing.WITH_SCATTER or not x.is_cuda: y = ref(x)"),
-        report("import torch, cupy as cp\nif x.is_cuda: y = cp.asarray(x)"),
-        report("cp, has_cp = optional_import('cupy')\ny = cp.asarray(x) if x.is_cuda else x"),
-        report(
-            "import torch, lib\nclass F(torch.autograd.Function):\n"
-            "    def forward(ctx, x): return lib.run_cuda(x)\nrun = F.apply\n"
-            "def f(x):\n    if not x.is_cuda: raise ValueError\n    return run(x)"
-        ),
-        leave("if x.is_cuda:\n    y = x.half()"),
-        leave("def f(x, mask):\n    if mask is not None and mask.is_cuda: x = x.cuda()"),
-        leave("import lib\nif lib.has_native_amp and x.is_cuda: x = x.half()"),
-        leave("on = x.is_cuda\nif on: w = w.cuda()"),
-        leave("on = x.is_cuda\nif on: used_cuda = memory()"),
-    ),
-)
-def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
-    if not _is_tensor_property(node, site):
-        return None
-    return Report() if guards_kernel(site, is_negated(node, site)) else None
-
-
-@rule(
-    "NPU105",
-    "kernel-guard-available",
-    on=cst.Attribute,
-    words=("cuda",),
-    fix=FixLevel.NONE,
-    quiet=True,
-    why="torch.cuda.is_available() guards the import or build of a CUDA kernel and was left, so "
-    "that the portable branch runs on the NPU; check that there is one, or port the kernel",
-    examples=(
-        report("if torch.cuda.is_available():\n    import ext_cuda"),
-        report("if torch.cuda.is_available():\n    sources += glob('*.cu')"),
-        report("if torch.cuda.is_available():\n    mods.append(CUDAExtension('ext', sources))"),
-        report("import torch, cupy, numpy\nxp = cupy if torch.cuda.is_available() else numpy"),
-        report(
-            "from lib import is_flash_attn_available\n"
-            "on = is_flash_attn_available() and torch.cuda.is_available()"
-        ),
-        report(
-            "import pynvml\ndef f():\n    on = torch.cuda.is_available()\n"
-            "    if not on: return\n    pynvml.nvmlInit()"
-        ),
-        leave("on = torch.cuda.is_available()\nif on: model.cuda()"),
-        leave("import pynvml\nif torch.cuda.is_available():\n    pynvml.nvmlInit()\n    m.cuda()"),
-        leave(
-            "from lib import is_torch_available\nis_torch_available() and torch.cuda.is_available()"
-        ),
-        leave("if torch.cuda.is_available():\n    import numpy"),
-    ),
-)
-def kernel_guard_available(node: cst.Attribute, site: Site) -> Report | None:
-    if site.name(node) != "torch.cuda.is_available":
-        return None
-    return Report() if guards_kernel_import(site) else None
 
 
 @rule(
