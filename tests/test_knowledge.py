@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from cuda2npu.engine import rewrite_source
-from cuda2npu.gather import collect, know
-from cuda2npu.glance import glance
+from cuda2npu.gathering import collect, know
+from cuda2npu.gathering.glance import glance
+from cuda2npu.gathering.modules import Modules
+from cuda2npu.gathering.outline import outline
+from cuda2npu.gathering.roots import project_root
 from cuda2npu.knowledge import BACKEND, DEVICE, FOREIGN, Knowledge, OwnClass
 from cuda2npu.model import Options
-from cuda2npu.modules import Modules
-from cuda2npu.outline import outline
-from cuda2npu.roots import project_root
 
 OPTIONS = Options()
 BATCH = """
@@ -300,7 +300,7 @@ class TestTheValue:
     def test_a_project_without_such_names_is_not_parsed(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cuda2npu.outline.outline", pytest.fail)
+        monkeypatch.setattr("cuda2npu.gathering.outline.outline", pytest.fail)
         assert of(a="import torch\nx = torch.ones(2).cuda()\n", b="def f(): pass\n") == Knowledge()
 
 

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from cuda2npu import packs
 from cuda2npu.engine import rewrite_bytes
-from cuda2npu.gather import collect
+from cuda2npu.gathering import collect
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import FixLevel, Options, SourceError
 from cuda2npu.rule import Rule

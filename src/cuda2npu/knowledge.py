@@ -1,6 +1,6 @@
 """What the other files of a project say about one: a value that the engine hands to the rules.
 
-It is collected before the first file is converted (see :mod:`cuda2npu.gather`) and then the
+It is collected before the first file is converted (see :mod:`cuda2npu.gathering`) and then the
 same for every file but for ``here``. Standard library only, frozen, and cheap to pickle: it
 travels to the worker processes with each file.
 """

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cuda2npu import formats
 from cuda2npu.file_rules import UNREADABLE
-from cuda2npu.gather import know
+from cuda2npu.gathering import know
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import FixLevel, Options, Result, SourceError, Target
 from cuda2npu.pack import Pack

@@ -122,8 +122,8 @@ class Run:
             )
 
     def _knowledge(self, jobs: list[Job]) -> Knowledge:
-        from cuda2npu.gather import collect
-        from cuda2npu.roots import project_files
+        from cuda2npu.gathering import collect
+        from cuda2npu.gathering.roots import project_files
 
         return collect(project_files(jobs, self.config.exclude), self.config.options)
 

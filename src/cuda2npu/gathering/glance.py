@@ -1,7 +1,8 @@
 """What the bytes of a file say without a parse, to know which files are worth one.
 
 Most files of a project say nothing that others want to know. A glance costs a few byte
-searches; it may see too much, which :mod:`cuda2npu.outline` then sorts out, but not too little.
+searches; it may see too much, which :mod:`cuda2npu.gathering.outline` then sorts out, but not
+too little.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cuda2npu.glance import speaks
+from cuda2npu.gathering.glance import speaks
+from cuda2npu.gathering.modules import Modules
+from cuda2npu.gathering.outline import Definition, Outline, Reading
 from cuda2npu.knowledge import FOREIGN, Knowledge
-from cuda2npu.modules import Modules
-from cuda2npu.outline import Definition, Outline, Reading
 
 _DEPTH = 8
 """Re-exports of re-exports are followed so far."""

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from cuda2npu.boundary import is_generated
 from cuda2npu.formats import PYTHON, format_of
-from cuda2npu.glance import Glance, Search, Words, glance, speaks
+from cuda2npu.gathering.glance import Glance, Search, Words, glance, speaks
 from cuda2npu.knowledge import FOREIGN, Knowledge, OwnClass
 from cuda2npu.model import Options, SourceError
 from cuda2npu.scopes import attribute_chain
 
 if TYPE_CHECKING:
-    from cuda2npu.modules import Modules
-    from cuda2npu.outline import Outline
+    from cuda2npu.gathering.modules import Modules
+    from cuda2npu.gathering.outline import Outline
     from cuda2npu.survey import Import
 
 
@@ -46,8 +46,8 @@ def know(contents: Contents, shown: Mapping[str, str], options: Options) -> Know
     found = {path: each for path, each in glances.items() if any(each)}
     if not found:
         return Knowledge()
-    from cuda2npu.merge import merge
-    from cuda2npu.modules import Modules
+    from cuda2npu.gathering.merge import merge
+    from cuda2npu.gathering.modules import Modules
 
     modules = Modules(shown)
     outlines = _outlines(contents, found)
@@ -113,7 +113,7 @@ def _renamed(outlines: Mapping[str, Outline], constants: set[str]) -> set[str]:
 
 
 def _add(outlines: dict[str, Outline], path: str, data: bytes) -> None:
-    from cuda2npu.outline import outline
+    from cuda2npu.gathering.outline import outline
     from cuda2npu.source import decode
 
     with suppress(SourceError):  # the run itself says so
@@ -127,7 +127,7 @@ def _classes(
     shown: Mapping[str, str],
 ) -> tuple[OwnClass, ...]:
     """The classes with a watched method of their own; no file is parsed again for them."""
-    from cuda2npu.kin import Families, Owner, parents
+    from cuda2npu.gathering.kin import Families, Owner, parents
 
     owners = [Owner(path, c) for path, s in outlines.items() for c in s.classes if c.own]
     if not owners:

@@ -1,8 +1,8 @@
 """What one file says that the other files of its project want to know. Pure functions.
 
-Only files that :mod:`cuda2npu.glance` picks are read in outline. A name is told as it is written,
-``CONSTANT`` or ``.attribute``, with what the file's imports make of it; what it means in the
-project is found out when all outlines are put together, in :mod:`cuda2npu.merge`.
+Only files that :mod:`cuda2npu.gathering.glance` picks are read in outline. A name is told as it
+is written, ``CONSTANT`` or ``.attribute``, with what the file's imports make of it; what it means
+in the project is found out when all outlines are put together, in :mod:`cuda2npu.gathering.merge`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cuda2npu.gathering.methods import OwnMethods, own_methods
 from cuda2npu.knowledge import BACKEND, DEVICE, FOREIGN, SINKS
-from cuda2npu.methods import OwnMethods, own_methods
 from cuda2npu.parsing import parse
 from cuda2npu.rule import OTHER_RUNTIMES
 from cuda2npu.scopes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
-from cuda2npu.glance import WATCHED
+from cuda2npu.gathering.glance import WATCHED
 from cuda2npu.scopes import Function, attribute_chain
 
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from cuda2npu.glance import WATCHED, Words
+from cuda2npu.gathering.glance import WATCHED, Words
+from cuda2npu.gathering.methods import OwnMethods
+from cuda2npu.gathering.modules import Modules
 from cuda2npu.knowledge import OwnClass
-from cuda2npu.methods import OwnMethods
-from cuda2npu.modules import Modules
 from cuda2npu.survey import imports
 
 _CLASS = re.compile(rb"class +(\w+)[ \t]*(?:\(([^)]*)\)[ \t\n]*)?:")
