@@ -66,8 +66,7 @@ def instrument(torch: Any, spec: Spec, folder: Path) -> Recorder:
     if not spec.dropout:
         randomness.without_dropout()
     if spec.device != "cpu" and not spec.cuda_on_cpu:
-        mode: Any = randomness.DrawOnHost()
-        mode.__enter__()
+        randomness.draw_on_host(spec.device)
     randomness.seed(spec.seed)
     recorder.extra = {"environment": environment_of(torch)}
     watch_forks(recorder, spec)
