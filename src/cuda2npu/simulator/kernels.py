@@ -10,6 +10,7 @@ import torch
 
 from cuda2npu.simulator import (
     aliases,
+    autocast,
     compile_stand_in,
     generators,
     hosted,
@@ -50,6 +51,7 @@ def register() -> None:
     _register_sparse()
     special_kernels.register()
     native_ops.register()
+    autocast.register()
     generators.install()
     compile_stand_in.install()
     parallel.install()
