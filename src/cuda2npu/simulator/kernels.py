@@ -36,6 +36,8 @@ _NATIVE = frozenset(
     view_as_complex view_as_real set_data
     """.split()
 )
+_NOT_TRACED = "aten::convolution"
+"""What ``torch.jit.trace`` looks into instead of recording it: it must not find the CPU's view."""
 _registered = False
 
 
@@ -76,7 +78,7 @@ def _register_generic() -> None:
             if _has(name, "AutogradPrivateUse1"):
                 put(name[6:], "AutogradPrivateUse1", redirect(name, _COMPOSITE))
             continue
-        if here and _is_composite_factory(name):
+        if here and (_is_composite_factory(name) or name == _NOT_TRACED):
             put(name[6:], "PrivateUse1", redirect(name, _EXPLICIT))
         elif here:
             put(name[6:], "PrivateUse1", kernel_for(name))
