@@ -21,7 +21,8 @@ LEFT_IN_HALF = (
     "_upsample_bicubic2d_aa"
 ).split()
 _HALF = (torch.float16, torch.bfloat16)
-_KEY = torch._C.DispatchKey.AutocastPrivateUse1
+_KEYS: Any = torch._C.DispatchKey
+_KEY = _KEYS.AutocastPrivateUse1
 
 
 def register() -> None:

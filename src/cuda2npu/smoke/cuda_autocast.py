@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch.library import fallthrough_kernel
 
-from cuda2npu.simulator.autocast import LEFT_IN_HALF
 from cuda2npu.simulator.libraries import library, split
 
 LOWER_PRECISION = (
@@ -77,7 +76,7 @@ def follow_cuda() -> None:
     for name in WIDEST:
         kernels[name] = _in_widest(_overload(name))
     kernels[_LSTM] = _lstm(_overload(_LSTM))
-    known = {*kernels, *LOWER_PRECISION, *LEFT_IN_HALF, *_OF_THE_CPU_ALONE}
+    known = {*kernels, *LOWER_PRECISION, *_OF_THE_CPU_ALONE}
     for full in torch._C._dispatch_get_all_op_names():
         name = full.removeprefix("aten::")
         if name != full and name not in known and has(full, _KEY):

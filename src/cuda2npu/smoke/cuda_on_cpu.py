@@ -146,6 +146,7 @@ def activate(devices: int = 1) -> MarkedPlacement:
     replace_names(meant_for_cuda, devices)
     follow_cuda()
     replace_parallel(meant_for_cuda, placement.mark)
+    placement.follow_lazy_modules()
     root: Any = torch
     root.set_default_device = mode.set_default_device
     modes.enter(mode)

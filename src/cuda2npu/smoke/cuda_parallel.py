@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from cuda2npu.simulator import uneven
+from cuda2npu.smoke.sync_batch_norm import replace_sync_batch_norm
 
 Meant = Callable[[Any], bool]
 Mark = Callable[[Any], None]
@@ -30,6 +31,7 @@ def replace_parallel(meant_for_cuda: Meant, mark: Mark) -> None:
     if not torch.distributed.is_available():
         return
     _replace_ddp()
+    replace_sync_batch_norm()
     _replace_groups(meant_for_cuda)
     sys.meta_path.insert(0, _AfterImport(_FSDP, lambda module: _replace_fsdp(module, mark)))
 

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 
-def enter(mode: TorchFunctionMode) -> None:
+def enter(mode: Any) -> None:
     """Turn a mode on for the rest of the process.
 
     ``Tensor.backward`` and ``torch.autograd.grad`` are torch functions themselves, behind which a
@@ -28,7 +27,7 @@ def enter(mode: TorchFunctionMode) -> None:
 
 
 @contextmanager
-def _on(mode: TorchFunctionMode) -> Iterator[None]:
+def _on(mode: Any) -> Iterator[None]:
     overrides: Any = torch.overrides
     if any(mode is other for other in overrides._get_current_function_mode_stack()):
         yield

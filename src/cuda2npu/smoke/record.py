@@ -15,7 +15,7 @@ import torch
 from torch.nn.modules import module as hooks
 from torch.optim import optimizer as optim
 
-from cuda2npu.smoke.leaves import Keeper, flatten, local
+from cuda2npu.smoke.leaves import Keeper, flatten, local, outside_transforms
 from cuda2npu.smoke.naming import Names, kept_state, qualified
 from cuda2npu.smoke.placement import Placement
 from cuda2npu.smoke.spec import PROGRESS, RECORD, SIMULATOR_NOTES, TENSORS, Spec
@@ -100,7 +100,7 @@ class Recorder:
             return
         self._busy = True
         try:
-            with torch.no_grad(), self._placement.paused():
+            with outside_transforms(), torch.no_grad(), self._placement.paused():
                 event = {"kind": "call", "name": name, "call": call}
                 event["out"] = self._leaves(output, call)
                 event["in"] = self._leaves(inputs, call, INPUT_SAMPLE)
