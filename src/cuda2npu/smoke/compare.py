@@ -49,7 +49,8 @@ class _Comparing:
             if event["kind"] == "step":
                 self._step = max(self._step, event["call"] + 1)
         self._extra(others)
-        self._state()
+        if not self._limited():
+            self._state()
         self._whole()
         self._result.rows = list(self._rows.values())
         self._result.losses = list(zip_longest(self._old.losses, self._new.losses))
@@ -177,7 +178,7 @@ class _Comparing:
             )
 
     def _missing(self, event: Event) -> None:
-        if self._new.ended == "timeout":
+        if self._new.timed_out:
             return
         reason = f"call {event['call']} did not happen on the NPU"
         kind = "layer" if event["kind"] == "call" else event["kind"]
@@ -186,15 +187,33 @@ class _Comparing:
         self._part(First(event["name"], event["name"], text, self._step, (reason,)))
 
     def _extra(self, events: dict[tuple[str, str, int], Event]) -> None:
-        if self._old.ended == "timeout":
+        if self._old.timed_out:
             return
         for kind, name, call in events:
             reason = f"call {call} happened on the NPU alone"
             self._row("layer" if kind == "call" else kind, name).add(Metrics(), [reason], [])
 
+    def _limited(self) -> bool:
+        """Whether a run was stopped on its way: then the final states are those of two moments."""
+        for which, run in (("the reference", self._old), ("the rewritten script", self._new)):
+            if run.timed_out and run.events:
+                self._result.limits.append(
+                    f"{which} was ended by --timeout after {_so_far(run)}: only what both runs "
+                    "did until then is compared, and no final state"
+                )
+        return self._old.timed_out or self._new.timed_out
+
     def _whole(self) -> None:
         devices = {leaf["device"] for e in self._new.events for leaf in e.get("out", ())}
         devices |= {n["device"] for e in self._new.events for n in e.get("norms", {}).values()}
+        for which, run in (("the reference", self._old), ("the rewritten script", self._new)):
+            if run.timed_out and not run.events:
+                self._result.problems.append(
+                    f"{which} was ended by --timeout before it called a module: there is nothing "
+                    "to compare"
+                )
+        if self._result.problems:
+            return
         if not self._old.events:
             self._result.problems.append(
                 "the reference called no module and no backward: there is nothing to compare"
@@ -209,6 +228,12 @@ class _Comparing:
 
 def _key(event: Event) -> tuple[str, str, int]:
     return event["kind"], event["name"], event["call"]
+
+
+def _so_far(run: Run) -> str:
+    calls = sum(event["kind"] == "call" for event in run.events)
+    count, what = (run.steps, "step") if run.steps else (calls, "module call")
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _place(placed: str) -> str:

@@ -39,6 +39,7 @@ def as_data(report: Report) -> dict[str, Any]:
         found["ranks"] = [_rank(rank, one) for rank, one in report.ranks.items()]
     if comparison is not None:
         found["problems"] = comparison.problems
+        found["limits"] = comparison.limits
         found["first"] = _first(comparison.first)
         found["early"] = _first(comparison.early)
         found["total"] = asdict(comparison.total)

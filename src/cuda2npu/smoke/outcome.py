@@ -37,6 +37,10 @@ class Run:
         return any(event["kind"] != "call" for event in self.events)
 
     @property
+    def timed_out(self) -> bool:
+        return self.ended == "timeout"
+
+    @property
     def losses(self) -> list[float]:
         return [event["value"] for event in self.events if event["kind"] == "loss"]
 
@@ -135,6 +139,8 @@ class Comparison:
     """The first event that was pointed out, when it comes before ``first``."""
     problems: list[str] = field(default_factory=list)
     """What is wrong with the run as a whole."""
+    limits: list[str] = field(default_factory=list)
+    """What kept the comparison from taking in all that was asked for."""
     total: Metrics = field(default_factory=Metrics)
 
     @property
