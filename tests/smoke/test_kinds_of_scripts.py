@@ -128,3 +128,41 @@ def test_batch_norm_across_ranks(run: Smoke, folder: Path) -> None:
     assert report.comparison is not None
     assert report.comparison.total.max_abs < 1e-4
     assert len(report.ranks) == 2
+
+
+SHARDED = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel as FSDP, fully_shard
+dist.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+torch.manual_seed(0)
+def model():
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+mesh = DeviceMesh("cuda", list(range(dist.get_world_size())))
+models = [
+    FSDP(model(), device_id=rank, sync_module_states=True, use_orig_params=True),
+    FSDP(model(), device_id=torch.device("cuda", rank), cpu_offload=CPUOffload(True)),
+    fully_shard(model().cuda(), mesh=mesh),
+]
+for net in models:
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        net(torch.randn(4, 8).cuda()).square().mean().backward()
+        optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_ways_to_shard(run: Smoke, folder: Path) -> None:
+    (folder / "script.py").write_text(SHARDED)
+    report = run("script.py", nproc=2, steps=0)
+    assert report.code == 0, [*report.failures, report.comparison]
+    assert report.comparison is not None
+    assert report.comparison.total.max_abs < 1e-5
+    assert len(report.comparison.losses) == 6
