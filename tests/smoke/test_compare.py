@@ -269,3 +269,32 @@ def test_the_last_places_of_half_precision_are_no_difference(dtype: str, matches
         run_of(events, {"y": big}), run_of(events, {"y": big * np.float32(1.0078)}), TOLERANCE
     )
     assert result.matches is matches
+
+
+def test_time_is_up_in_one_run() -> None:
+    """What both runs did is compared; the final states are those of two moments."""
+    values = {"a": A, "b": A + 1}
+    events = [call("Net", [], [leaf("a", A)], number) for number in (1, 2, 3)]
+    there = [call("Net", [], [leaf("a", A, "npu")], number) for number in (1, 2)]
+    old = run_of(events, values, steps=3)
+    old.state.append({**leaf("a", A), "path": "Net.weight", "placed": "cpu"})
+    new = run_of(there, values, ended="timeout", steps=1)
+    new.state.append({**leaf("b", A, "npu"), "path": "Net.weight", "placed": "npu"})
+    for first, second, which in ((old, new, "rewritten script"), (new, old, "reference")):
+        found = compare(first, second, TOLERANCE)
+        assert [row.name for row in found.rows] == ["Net"]
+        assert [row.calls for row in found.rows] == [2]
+        (limit,) = found.limits
+        assert limit.startswith(f"the {which} was ended by --timeout after 1 step: only what both")
+    assert compare(old, new, TOLERANCE).matches
+    assert not compare(old, run_of(there, values, steps=1), TOLERANCE).matches
+
+
+def test_time_is_up_before_anything() -> None:
+    empty = run_of([], {}, ended="timeout")
+    found = compare(empty, run_of([call("Net", [], [leaf("a", A)])], {"a": A}), TOLERANCE)
+    assert not found.rows
+    assert found.problems == [
+        "the reference was ended by --timeout before it called a module: there is nothing to "
+        "compare"
+    ]

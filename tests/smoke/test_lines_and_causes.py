@@ -61,6 +61,22 @@ def test_classes(tmp_path: Path) -> None:
          "devices, npu:0 and cpu!", "device mismatch"),
         ("RuntimeError", "Expected all tensors to be on the same device, but got index is on cpu, "
          "different from other tensors on npu:0", "device mismatch"),
+        ("RuntimeError", "Input type (torch.FloatTensor) and weight type (torch.npu.FloatTensor) "
+         "should be the same", "device mismatch"),
+        ("RuntimeError", "Input type (CUDAFloatType) and bias type (CPUFloatType) should be "
+         "the same",
+         "device mismatch"),
+        ("RuntimeError", "Input type (float) and bias type (c10::Half) should be the same",
+         "dtype mismatch"),
+        ("RuntimeError", "Input type (npuFloatType) and weight type (npuHalfType) should be "
+         "the same",
+         "dtype mismatch"),
+        ("RuntimeError", "mat1 and mat2 must have the same dtype, but got Float and Half",
+         "dtype mismatch"),
+        ("RuntimeError", "expected scalar type Float but found Half", "dtype mismatch"),
+        ("RuntimeError", "Found dtype Double but expected Float", "dtype mismatch"),
+        ("RuntimeError", "Index put requires the source and destination dtypes match, got Float "
+         "for the destination and Half for the source.", "dtype mismatch"),
         ("TypeError", "can't convert npu:0 device type tensor to numpy. Use Tensor.cpu()",
          "tensor on the NPU given to numpy"),
         ("NotImplementedError", "Could not run 'aten::_foo' with arguments from the 'PrivateUse1' "

@@ -14,9 +14,12 @@ import pytest
 from needs import needs
 
 from cuda2npu.smoke import process
+from cuda2npu.smoke.failure import failure
 from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.process import run_child
 from cuda2npu.smoke.spec import RECORD, Spec
+
+CALLS = 200
 
 pytestmark = [
     needs("torch"),
@@ -89,6 +92,51 @@ def test_a_script_that_does_not_listen(tmp_path: Path, monkeypatch: pytest.Monke
     ended = run(spec_of(tmp_path, text), timeout=6)
     assert ended.timed_out
     assert time.monotonic() - began < 30
+
+
+def test_time_is_up_while_torch_is_loaded(tmp_path: Path) -> None:
+    ended = run(spec_of(tmp_path, "import torch"), timeout=0.3)
+    found = failure("reference", None, ended, None)
+    assert found is not None
+    assert "before torch was loaded and the script began" in found.summary
+
+
+@pytest.mark.parametrize(("status", "how"), [(0, "script"), (3, "error")])
+def test_a_script_that_leaves_at_once(tmp_path: Path, status: int, how: str) -> None:
+    text = (
+        "import os, torch\n"
+        "torch.nn.Linear(2, 2).cuda()(torch.ones(1, 2).cuda())\n"
+        "if os.fork() == 0:\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        f"os._exit({status})\n"
+    )
+    spec = spec_of(tmp_path, text)
+    assert run(spec).code == status
+    found = record(spec)
+    assert found["ended"] == how
+    assert [event["name"] for event in found["events"]] == ["Linear"]  # type: ignore[attr-defined]
+    assert "environment" in found
+    assert not list(Path(spec.folder).glob(f"*/{RECORD}")), "nothing of a child without events"
+
+
+def test_a_loop_without_end(tmp_path: Path) -> None:
+    """Without an optimizer it ends after many calls that are not recorded; else it goes on."""
+    text = (
+        "import torch\n"
+        "net = torch.nn.Linear(2, 2).cuda()\n"
+        "while True:\n"
+        "    net(torch.ones(1, 2).cuda())\n"
+    )
+    spec = spec_of(tmp_path, text, steps=5)
+    ended = run(spec)
+    assert (ended.code, ended.timed_out) == (0, False)
+    found = record(spec)
+    assert (found["ended"], len(found["events"])) == ("steps", CALLS)  # type: ignore[arg-type]
+    finite = text.replace("while True", "for _ in range(2000)") + "raise SystemExit(7)\n"
+    whole = spec_of(tmp_path, finite, steps=0)
+    assert run(whole).code == 1
+    assert record(whole)["ended"] == "error", "--steps 0 is to the end of the script"
 
 
 def test_interrupted(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""Random draws on the simulated device come from generators of the CPU.
+"""Random draws on a device come from generators of the CPU.
 
 The device's default generator is the CPU's default generator: after ``torch.manual_seed(s)`` a
 script draws the same numbers on the NPU as on the CPU, which is what lets two runs be compared.
+The same holds of ``torch.cuda.manual_seed(s)`` and its like: they act on that one stream, so that
+it never matters on which device a run holds the tensor that is drawn into.
 A ``torch.Generator("npu")`` has a stream of its own, that of a CPU generator with its seed. Its
 state holds a seed and an offset; the stream's position is kept by that state, so that seeding,
 saving and restoring it work as they do on the real device.
@@ -15,9 +17,9 @@ from typing import Any
 
 import torch
 
-from cuda2npu.simulator.aliases import torch_npu_module
-
 _KEPT_POSITIONS = 4096
+_DEVICE_STATE = 16
+"""Bytes of the state of a generator of CUDA or of an NPU."""
 _positions: OrderedDict[bytes, torch.Tensor] = OrderedDict()
 _installed = False
 
@@ -29,7 +31,7 @@ def _key(generator: torch.Generator) -> bytes:
 def host_generator(generator: torch.Generator) -> tuple[torch.Generator | None, bytes]:
     """The CPU generator to draw from, and the key under which ``finish`` keeps its position."""
     index = generator.device.index or 0
-    defaults = torch_npu_module().default_generators
+    defaults = getattr(torch, generator.device.type).default_generators
     if index < len(defaults) and defaults[index] is generator:
         return None, b""
     key = _key(generator)
@@ -61,17 +63,19 @@ def install() -> None:
     if _installed:
         return
     _installed = True
-    npu = torch_npu_module()
-    for name, function in _functions(torch.default_generator, npu.device_count).items():
-        for module in (npu, npu.random):
-            if hasattr(module, name):
-                setattr(module, name, function)
+    root: Any = torch
+    lead(root.npu)
 
 
-def _functions(
-    host: torch.Generator, device_count: Callable[[], int]
-) -> dict[str, Callable[..., Any]]:
+def lead(module: Any) -> None:
+    """Lets the functions of ``torch.cuda`` or ``torch.npu`` for it act on the CPU's generator."""
+    for name, function in _functions(torch.default_generator, module).items():
+        for owner in (module, module.random):
+            if hasattr(owner, name):
+                setattr(owner, name, function)
 
+
+def _functions(host: torch.Generator, module: Any) -> dict[str, Callable[..., Any]]:
     def manual_seed(seed: int) -> None:
         host.manual_seed(int(seed))
 
@@ -81,18 +85,18 @@ def _functions(
     def initial_seed() -> int:
         return host.initial_seed()
 
-    def get_rng_state(device: Any = "npu") -> torch.Tensor:
+    def get_rng_state(device: Any = "") -> torch.Tensor:
         return host.get_state()
 
     def get_rng_state_all() -> list[torch.Tensor]:
-        return [host.get_state() for _ in range(device_count())]
+        return [host.get_state() for _ in range(module.device_count())]
 
-    def set_rng_state(new_state: torch.Tensor, device: Any = "npu") -> None:
-        host.set_state(new_state.cpu())
+    def set_rng_state(new_state: torch.Tensor, device: Any = "") -> None:
+        _restore(host, new_state.cpu())
 
     def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
         for state in new_states:
-            host.set_state(state.cpu())
+            _restore(host, state.cpu())
 
     return {
         "manual_seed": manual_seed,
@@ -105,3 +109,12 @@ def _functions(
         "set_rng_state": set_rng_state,
         "set_rng_state_all": set_rng_state_all,
     }
+
+
+def _restore(host: torch.Generator, state: torch.Tensor) -> None:
+    """Also a state that a real device saved in a checkpoint: a seed and an offset."""
+    if state.numel() == _DEVICE_STATE:
+        seed, offset = state.view(torch.int64).tolist()
+        host.manual_seed((seed + offset) % 2**63)
+    else:
+        host.set_state(state)

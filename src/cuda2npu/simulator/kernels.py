@@ -10,6 +10,7 @@ import torch
 
 from cuda2npu.simulator import (
     aliases,
+    autocast,
     compile_stand_in,
     generators,
     hosted,
@@ -35,6 +36,8 @@ _NATIVE = frozenset(
     view_as_complex view_as_real set_data
     """.split()
 )
+_NOT_TRACED = "aten::convolution"
+"""What ``torch.jit.trace`` looks into instead of recording it: it must not find the CPU's view."""
 _registered = False
 
 
@@ -50,6 +53,7 @@ def register() -> None:
     _register_sparse()
     special_kernels.register()
     native_ops.register()
+    autocast.register()
     generators.install()
     compile_stand_in.install()
     parallel.install()
@@ -74,7 +78,7 @@ def _register_generic() -> None:
             if _has(name, "AutogradPrivateUse1"):
                 put(name[6:], "AutogradPrivateUse1", redirect(name, _COMPOSITE))
             continue
-        if here and _is_composite_factory(name):
+        if here and (_is_composite_factory(name) or name == _NOT_TRACED):
             put(name[6:], "PrivateUse1", redirect(name, _EXPLICIT))
         elif here:
             put(name[6:], "PrivateUse1", kernel_for(name))

@@ -27,6 +27,12 @@ class Event:
 _events: dict[tuple[str, str, str, int], Event] = {}
 _known: dict[str, bool] = {}
 _PACKAGES = ("torch", "torch_npu", "cuda2npu", "functorch")
+_OF_TORCH = {
+    "_str": ("_tensor_str.py",),
+    "_check_trace": ("_trace.py",),
+    "unscale_": ("grad_scaler.py", "sharded_grad_scaler.py"),
+}
+"""Functions of torch, and their files, that compute in float64 what no script asks for."""
 _armed = False
 
 
@@ -57,7 +63,19 @@ def user_line(start: FrameType | None) -> tuple[str, int]:
     return "", 0
 
 
+def _is_of_torch(start: FrameType | None) -> bool:
+    """Whether torch does it for itself: to print a tensor, to check a trace, to undo a scale."""
+    frame = start
+    while frame is not None and _is_machinery(filename := frame.f_code.co_filename):
+        if Path(filename).name in _OF_TORCH.get(frame.f_code.co_name, ()):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def note(kind: str, name: str, message: str) -> None:
+    if _is_of_torch(sys._getframe(1)):
+        return
     path, line = user_line(sys._getframe(1))
     key = (kind, name, path, line)
     event = _events.get(key)

@@ -62,7 +62,7 @@ def _end_in_order(recorder: Recorder) -> None:
     errors: list[BaseException] = []
 
     def finish() -> None:
-        _finish(recorder, sys.exc_info()[1] or (errors[-1] if errors else None))
+        finish_child(recorder, sys.exc_info()[1] or (errors[-1] if errors else None))
 
     def first_event() -> None:
         atexit.register(finish)
@@ -92,7 +92,7 @@ def _end_in_order(recorder: Recorder) -> None:
         sys.excepthook = seen
 
 
-def _finish(recorder: Recorder, error: BaseException | None) -> None:
+def finish_child(recorder: Recorder, error: BaseException | None) -> None:
     if isinstance(error, SystemExit) and error.code not in (None, 0):
         # torch.multiprocessing hands an exception to the parent and exits.
         error = error.__context__ or error

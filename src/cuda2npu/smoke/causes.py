@@ -20,6 +20,9 @@ class _Known(NamedTuple):
 
 
 CUDA_LEFT = "CUDA call left"
+_THERE = r"\([^)]*(?:npu|cuda|privateuse)[^)]*\)"
+_HERE = r"\((?![^)]*(?:npu|cuda|privateuse))[^)]*\)"
+"""A type of tensors on a device, and one on the CPU."""
 
 
 def _known(pattern: str, name: str, text: str, cure: str) -> _Known:
@@ -37,11 +40,21 @@ _CAUSES = (
     _known(
         r"Expected all tensors to be on the same device|Expected .* on the same device|"
         r"found at least two devices|same device.*(cpu|npu)|is on cpu.*npu|"
-        r"should be the same|Input type .* and weight type",
+        rf"Input type {_THERE} and (weight|bias) type {_HERE}|"
+        rf"Input type {_HERE} and (weight|bias) type {_THERE}",
         "device mismatch",
         "tensors on the CPU and on the NPU meet in one operation",
         "move the tensor that is made on this line with `.to(device)`; look for layers in plain "
         "lists, buffers that are not registered, and tensors that are made in `forward`",
+    ),
+    _known(
+        r"Input type .* and (weight|bias) type|(the|have) same dtype|dtypes? (to |must )?match|"
+        r"expected scalar type|found dtype \w+ but expected|result type \w+ can't be cast|"
+        r"have the same (data )?type",
+        "dtype mismatch",
+        "tensors of two types meet in one operation that wants one",
+        "convert the one that is made on this line with `.to(other.dtype)`, or let autocast do it; "
+        "look for a model in half precision whose inputs, buffers or later layers are not",
     ),
     _known(
         r"optimizer.*(before|moved)|exp_avg.*device|state.*same device.*step|"

@@ -69,12 +69,32 @@ def instrument(torch: Any, spec: Spec, folder: Path) -> Recorder:
     if not spec.dropout:
         randomness.without_dropout()
     if spec.device != "cpu" and not spec.cuda_on_cpu:
-        mode: Any = randomness.DrawOnHost()
-        mode.__enter__()
+        randomness.draw_on_host(spec.device)
     randomness.seed(spec.seed)
     recorder.extra = {"environment": environment_of(torch)}
     watch_forks(recorder, spec)
+    watch_exit(recorder)
     return recorder
+
+
+def watch_exit(recorder: Recorder) -> None:
+    """``os._exit`` passes all that runs at the end of a process: the record is written before."""
+    from cuda2npu.smoke.adopted import finish_child
+
+    leave = os._exit
+
+    def _exit(status: int) -> None:
+        error = SystemExit(status)
+        try:
+            if is_root:
+                recorder.finish({**recorder.extra, **ended_by(error)}, at_once=True)
+            else:
+                finish_child(recorder, error)
+        finally:
+            leave(status)
+
+    system: Any = os
+    system._exit = _exit
 
 
 def watch_forks(recorder: Recorder, spec: Spec) -> None:

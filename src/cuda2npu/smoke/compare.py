@@ -53,7 +53,9 @@ class _Comparing:
             if event["kind"] == "step":
                 self._step = max(self._step, event["call"] + 1)
         self._extra(others)
-        if self._counts:
+        if self._limited():
+            pass  # the steps behind the end by time are nobody's fault
+        elif self._counts:
             self._other_steps()
         else:
             self._state()
@@ -222,7 +224,7 @@ class _Comparing:
             )
 
     def _missing(self, event: Event) -> None:
-        if self._new.ended == "timeout":
+        if self._new.timed_out:
             return
         reason = f"call {event['call']} did not happen on the NPU"
         kind = "layer" if event["kind"] == "call" else event["kind"]
@@ -235,15 +237,37 @@ class _Comparing:
         self._part(First(holder, event["name"], text, self._step, (reason,)))
 
     def _extra(self, events: dict[tuple[str, str, int], Event]) -> None:
-        if self._old.ended == "timeout":
+        if self._old.timed_out:
             return
         for kind, name, call in events:
             reason = f"call {call} happened on the NPU alone"
             self._row("layer" if kind == "call" else kind, name).add(Metrics(), [reason], [])
 
+    def _limited(self) -> bool:
+        """Whether a run was stopped on its way: then the final states are those of two moments."""
+        for which, run in (("the reference", self._old), ("the rewritten script", self._new)):
+            if run.timed_out and run.events:
+                self._result.limits.append(
+                    f"{which} was ended by --timeout after {_so_far(run)}: only what both runs "
+                    "did until then is compared, and no final state"
+                )
+        return self._old.timed_out or self._new.timed_out
+
     def _whole(self) -> None:
         devices = {leaf["device"] for e in self._new.events for leaf in e.get("out", ())}
         devices |= {n["device"] for e in self._new.events for n in e.get("norms", {}).values()}
+        late = [
+            which
+            for which, run in (("reference", self._old), ("rewritten script", self._new))
+            if run.timed_out and not run.events
+        ]
+        if late:
+            self._result.problems += [
+                f"the {which} was ended by --timeout before it called a module: there is nothing "
+                "to compare"
+                for which in late
+            ]
+            return
         if not self._old.events:
             self._result.problems.append(f"the reference {NOTHING}")
             self._result.nothing = True
@@ -270,6 +294,12 @@ def _places(run: Run) -> set[str | None]:
     found |= {leaf["device"] for event in run.events for leaf in event.get("out", ())}
     found |= {norms["placed"] for event in run.events for norms in event.get("norms", {}).values()}
     return found | {entry.get("placed") for entry in run.state}
+
+
+def _so_far(run: Run) -> str:
+    calls = sum(event["kind"] == "call" for event in run.events)
+    count, what = (run.steps, "step") if run.steps else (calls, "module call")
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _place(placed: str) -> str:

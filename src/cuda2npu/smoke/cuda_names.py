@@ -10,24 +10,22 @@ from typing import Any
 
 import torch
 
+from cuda2npu.simulator import generators
+
 Meant = Callable[[Any], bool]
 
 MEMORY = 64 * 2**30
 NAME = "CPU in place of CUDA"
 
 _NOTHING = (
-    "synchronize empty_cache manual_seed manual_seed_all seed seed_all init _lazy_init "
+    "synchronize empty_cache init _lazy_init "
     "reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached ipc_collect "
     "reset_accumulated_memory_stats set_per_process_memory_fraction set_sync_debug_mode "
     "set_stream _sleep"
 ).split()
 _ZERO = (
     "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
-    "max_memory_cached utilization initial_seed"
-).split()
-_RANDOM = (
-    "get_rng_state get_rng_state_all set_rng_state set_rng_state_all manual_seed "
-    "manual_seed_all seed seed_all initial_seed"
+    "max_memory_cached utilization"
 ).split()
 _TYPES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
 
@@ -121,10 +119,7 @@ def _replace_torch_cuda(devices: int) -> None:
         mem_get_info=lambda *_: (MEMORY, MEMORY),
         memory_stats=lambda *_: {},
         memory_summary=lambda *_, **__: "",
-        get_rng_state=lambda *_: torch.get_rng_state(),
-        get_rng_state_all=lambda: [torch.get_rng_state()],
-        set_rng_state=lambda *_, **__: None,
-        set_rng_state_all=lambda *_: None,
+        default_generators=(torch.default_generator,) * devices,
         current_stream=Stream,
         default_stream=Stream,
         Stream=Stream,
@@ -134,8 +129,7 @@ def _replace_torch_cuda(devices: int) -> None:
         device_of=lambda *_: contextlib.nullcontext(),
     )
     _replace_current_device()
-    for name in _RANDOM:
-        setattr(cuda.random, name, getattr(cuda, name))
+    generators.lead(cuda)
     if hasattr(cuda, "nvtx"):
         _set(
             cuda.nvtx,
@@ -158,23 +152,44 @@ def _replace_current_device() -> None:
 
 
 def _replace_mixed_precision() -> None:
-    """CUDA's autocast and scaler become those of the CPU; the type stays CUDA's."""
+    """CUDA's autocast and scaler become those of the CPU; the type stays CUDA's.
+
+    What asks whether CUDA's autocast is on gets the true answer.
+    """
     autocast: Any = torch.amp.autocast_mode.autocast
     scaler: Any = torch.amp.GradScaler
     start, make = autocast.__init__, scaler.__init__
+    enter, leave = autocast.__enter__, autocast.__exit__
 
     def init_autocast(
         self: Any, device_type: str, dtype: Any = None, *rest: Any, **options: Any
     ) -> None:
-        if device_type == "cuda":
+        self.meant_for_cuda = device_type == "cuda"
+        if self.meant_for_cuda:
             device_type, dtype = "cpu", dtype or torch.get_autocast_dtype("cuda")
         start(self, device_type, dtype, *rest, **options)
+
+    def enter_autocast(self: Any) -> Any:
+        if self.meant_for_cuda:
+            self.cuda_before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+            _set_autocast(self._enabled, self.fast_dtype)
+        return enter(self)
+
+    def leave_autocast(self: Any, *error: Any) -> Any:
+        if self.meant_for_cuda:
+            _set_autocast(*self.cuda_before)
+        return leave(self, *error)
 
     def init_scaler(self: Any, device: str = "cuda", *rest: Any, **options: Any) -> None:
         make(self, "cpu" if device == "cuda" else device, *rest, **options)
 
-    autocast.__init__ = init_autocast
+    _set(autocast, __init__=init_autocast, __enter__=enter_autocast, __exit__=leave_autocast)
     scaler.__init__ = init_scaler
+
+
+def _set_autocast(enabled: bool, dtype: torch.dtype) -> None:
+    torch.set_autocast_enabled("cuda", enabled)
+    torch.set_autocast_dtype("cuda", dtype)
 
 
 def _replace_loading(meant_for_cuda: Meant) -> None:

@@ -14,7 +14,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
-from cuda2npu.smoke.cuda_autocast import IN_FLOAT32, in_float32
+from cuda2npu.smoke import modes
+from cuda2npu.smoke.cuda_autocast import follow_cuda
 from cuda2npu.smoke.cuda_names import replace_names
 from cuda2npu.smoke.cuda_parallel import replace_parallel
 from cuda2npu.smoke.placement import MarkedPlacement
@@ -52,8 +53,6 @@ class CudaOnCpu(TorchFunctionMode):
         special = self._special.get(func)
         if special is not None:
             return special(*args, **kwargs)
-        if func in IN_FLOAT32:
-            args = in_float32(args)
         device = kwargs.get("device")
         if device is None and self._default and func in _device_constructors():
             device = "cuda"
@@ -143,10 +142,12 @@ def _options(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
 def activate(devices: int = 1) -> MarkedPlacement:
     """Turn it on for the rest of the process, which then sees that many devices."""
     placement = MarkedPlacement()
-    mode: Any = CudaOnCpu(placement)
+    mode = CudaOnCpu(placement)
     replace_names(meant_for_cuda, devices)
+    follow_cuda()
     replace_parallel(meant_for_cuda, placement.mark)
+    placement.follow_lazy_modules()
     root: Any = torch
     root.set_default_device = mode.set_default_device
-    mode.__enter__()
+    modes.enter(mode)
     return placement

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from cuda2npu.simulator import uneven
+from cuda2npu.smoke.sync_batch_norm import replace_sync_batch_norm
 
 Meant = Callable[[Any], bool]
 Mark = Callable[[Any], None]
@@ -30,6 +31,7 @@ def replace_parallel(meant_for_cuda: Meant, mark: Mark) -> None:
     if not torch.distributed.is_available():
         return
     _replace_ddp()
+    replace_sync_batch_norm()
     _replace_groups(meant_for_cuda)
     sys.meta_path.insert(0, _AfterImport(_FSDP, lambda module: _replace_fsdp(module, mark)))
 
@@ -65,6 +67,10 @@ def _replace_fsdp(module: Any, mark: Mark) -> None:
                     mark(tensor)
 
     parallel.__init__ = init_fsdp
+    utils: Any = import_module("torch.distributed.fsdp._init_utils")
+    utils._check_module_states_for_sync_module_states = lambda _: None  # would have them on a GPU
+    stream: Any = import_module("torch.cpu").Stream
+    stream.synchronize = lambda _: None  # asked for where parameters are offloaded
     handles.init_flat_param_attributes = init_flat_param_attributes
 
 
@@ -78,11 +84,15 @@ def _replace_groups(meant_for_cuda: Meant) -> None:
     made |= {name: _averaging(getattr(c10d, name)) for name in _REDUCE}
     made |= {"all_gather": _gathering(c10d), "all_to_all": _exchanging(c10d)}
     made["is_nccl_available"] = lambda: True
-    init_mesh = meshes.init_device_mesh
+    init_mesh, make_mesh = meshes.init_device_mesh, meshes.DeviceMesh.__init__
 
     def init_device_mesh(device_type: str, *args: Any, **options: Any) -> Any:
         return init_mesh("cpu" if meant_for_cuda(device_type) else device_type, *args, **options)
 
+    def init(self: Any, device_type: str, *args: Any, **options: Any) -> None:
+        make_mesh(self, "cpu" if meant_for_cuda(device_type) else device_type, *args, **options)
+
+    meshes.DeviceMesh.__init__ = init
     for owner in (c10d, torch.distributed):
         for name, function in made.items():
             setattr(owner, name, function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,12 @@ def failure(which: str, run: Run | None, ended: Ended, overlay: Overlay | None) 
         return _raised(which, run, ended, overlay)
     if run is not None:
         return None
+    if ended.timed_out and ended.code == -signal.SIGTERM:
+        text = (
+            f"was ended by --timeout after {ended.seconds:.0f} s, before torch was loaded and the "
+            "script began"
+        )
+        return Failure(which, text, ended.output)
     if ended.timed_out:
         text = f"was still running after {ended.seconds:.0f} s and could not be stopped orderly"
         return Failure(which, text, ended.output)

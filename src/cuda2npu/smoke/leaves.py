@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -62,8 +63,27 @@ class Keeper:
         return entry
 
 
+@contextmanager
+def outside_transforms() -> Iterator[None]:
+    """What is done here is no part of a ``vmap`` or ``grad`` of torch.func that is under way."""
+    functions: Any = torch._C._functorch
+    if functions.peek_interpreter_stack() is None:
+        yield
+        return
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    with temporarily_clear_interpreter_stack():
+        yield
+
+
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """The shard of a distributed tensor that lies here; any other tensor itself."""
+    """The shard of a distributed tensor that lies here; any other tensor itself.
+
+    Of one that torch.func maps over or differentiates, all that it stands for.
+    """
+    functions: Any = torch._C._functorch
+    while functions.is_functorch_wrapped_tensor(tensor):
+        tensor = functions.get_unwrapped(tensor)
     shard: Any = getattr(tensor, "to_local", None)
     if shard is None:
         return tensor

@@ -174,4 +174,5 @@ def _by_figures(old: dict[str, Any], new: dict[str, Any]) -> Metrics:
         nan=nan,
         inf=inf,
         compared=1,
+        scale=old["norm"] / math.sqrt(size),
     )

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch.nn.modules import module as hooks
+from torch.nn.parameter import is_lazy
 
 _WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """What torch calls a module in a wrapper that stands for it."""
@@ -101,7 +102,7 @@ def kept_state(module: Any) -> Iterator[tuple[str, Any]]:
         passing = part._non_persistent_buffers_set
         buffers = ((name, each) for name, each in part._buffers.items() if name not in passing)
         for name, tensor in (*part._parameters.items(), *buffers):
-            if tensor is not None:
+            if tensor is not None and not is_lazy(tensor):
                 yield f"{prefix}.{name}", tensor
 
 

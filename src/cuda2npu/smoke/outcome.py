@@ -40,6 +40,10 @@ class Run:
         return any(event["kind"] != "call" for event in self.events)
 
     @property
+    def timed_out(self) -> bool:
+        return self.ended == "timeout"
+
+    @property
     def losses(self) -> list[float]:
         return [event["value"] for event in self.events if event["kind"] == "loss"]
 

@@ -79,6 +79,7 @@ def _failure(failure: Failure) -> str:
 
 def _compared(report: Report, comparison: Comparison) -> list[str]:
     parts = [f'<p class="differs">{escape(problem)}</p>' for problem in comparison.problems]
+    parts += [f"<p>{escape(limit)}</p>" for limit in comparison.limits]
     for title, first in (
         ("First difference", comparison.first),
         ("First pointed out", comparison.early),

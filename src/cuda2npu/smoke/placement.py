@@ -56,6 +56,20 @@ class MarkedPlacement(Placement):
     def of_tensor(self, tensor: torch.Tensor) -> str | None:
         return "cuda" if self.is_marked(tensor) else tensor.device.type
 
+    def follow_lazy_modules(self) -> None:
+        """A parameter of a lazy module comes to be where the module was moved to."""
+        parameter: Any = torch.nn.parameter
+        lazy = parameter.UninitializedTensorMixin
+        materialize = lazy.materialize
+
+        def materialized(tensor: Any, *args: Any, **options: Any) -> None:
+            marked = self.is_marked(tensor)
+            materialize(tensor, *args, **options)
+            if marked:
+                self.mark(tensor)
+
+        lazy.materialize = materialized
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Nothing is led anywhere in the recorder's own work."""
@@ -69,6 +83,7 @@ class MarkedPlacement(Placement):
 def _storage(tensor: torch.Tensor) -> Any:
     try:
         reference: Any = StorageWeakRef
-        return reference(tensor.untyped_storage())
+        with torch._C.DisableTorchFunctionSubclass():  # a lazy parameter has one too
+            return reference(tensor.untyped_storage())
     except (NotImplementedError, RuntimeError):
         return None

@@ -10,6 +10,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode
 
+from cuda2npu.simulator import generators
+from cuda2npu.smoke import modes
+
 _MAKERS = {torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal}
 _LIKE = {torch.rand_like, torch.randn_like, torch.randint_like}
 _IN_PLACE = {
@@ -26,6 +29,8 @@ _DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
 
 
 def seed(value: int) -> None:
+    """Seed all streams, and what the script is yet to seed by chance."""
+    _by_chance(random.Random(value))
     random.seed(value)
     try:
         import numpy as np
@@ -34,6 +39,37 @@ def seed(value: int) -> None:
     else:
         np.random.seed(value % 2**32)
     torch.manual_seed(value)
+
+
+def _by_chance(source: random.Random) -> None:
+    """``torch.seed()`` and its like ask for any seed at all: they get the same in both runs."""
+
+    def seed() -> int:
+        value = source.getrandbits(63)
+        torch.manual_seed(value)
+        return value
+
+    root: Any = torch
+    root.seed = root.random.seed = seed
+    for module in (root.cuda, getattr(root, "npu", root.cuda)):
+        for owner in (module, module.random):
+            owner.seed = owner.seed_all = seed
+
+
+def draw_on_host(device: str) -> None:
+    """All draws of this process are the CPU's, those on ``device`` too."""
+    module = getattr(torch, device)
+    own = module.manual_seed_all
+    generators.lead(module)
+    led = module.manual_seed_all
+
+    def manual_seed(seed: int) -> None:
+        own(seed)  # for what native code draws unseen
+        led(seed)
+
+    for owner in (module, module.random):
+        owner.manual_seed = owner.manual_seed_all = manual_seed
+    modes.enter(DrawOnHost())
 
 
 class DrawOnHost(TorchFunctionMode):
@@ -49,8 +85,17 @@ class DrawOnHost(TorchFunctionMode):
             known = func in _ALL
         except TypeError:
             known = False
-        if not known or not _device_generator_free(kwargs):
+        if not known:
             return func(*args, **kwargs)
+        own = kwargs.get("generator")
+        if own is None or own.device.type == "cpu":
+            return self._drawn(func, args, kwargs)
+        host, _ = generators.host_generator(own)
+        made = self._drawn(func, args, {**kwargs, "generator": host})
+        generators.finish(own, host)
+        return made
+
+    def _drawn(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _MAKERS:
             return _make(func, args, kwargs)
         if func in _LIKE:
@@ -70,11 +115,6 @@ class DrawOnHost(TorchFunctionMode):
 
 
 _ALL = _MAKERS | _LIKE | _IN_PLACE | _OF_TENSOR
-
-
-def _device_generator_free(kwargs: dict[str, Any]) -> bool:
-    generator = kwargs.get("generator")
-    return generator is None or generator.device.type == "cpu"
 
 
 def _make(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

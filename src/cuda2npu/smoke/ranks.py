@@ -119,7 +119,7 @@ def across(compared: Mapping[int, Comparison]) -> Comparison:
     """One comparison for all ranks: that of the first, and what is wrong in the others."""
     first, *others = sorted(compared)
     whole = replace(compared[first], rows=list(compared[first].rows))
-    whole.problems = [*whole.problems]
+    whole.problems, whole.limits = [*whole.problems], [*whole.limits]
     if whole.first is not None:
         whole.first = replace(whole.first, rank=first)
     whole.nothing = all(one.nothing for one in compared.values())
@@ -127,6 +127,7 @@ def across(compared: Mapping[int, Comparison]) -> Comparison:
         one = compared[rank]
         whole.rows += [_row(row, rank) for row in one.rows if row.status is Status.DIFFERS]
         whole.problems += [f"rank {rank}: {problem}" for problem in one.problems]
+        whole.limits += [text for text in one.limits if text not in whole.limits]
         whole.total = whole.total.worst(one.total)
         if one.first is not None and (whole.first is None or one.first.step < whole.first.step):
             whole.first = replace(one.first, rank=rank)

@@ -15,7 +15,7 @@ import torch
 from torch.nn.modules import module as hooks
 from torch.optim import optimizer as optim
 
-from cuda2npu.smoke.leaves import Keeper, flatten, local
+from cuda2npu.smoke.leaves import Keeper, flatten, local, outside_transforms
 from cuda2npu.smoke.naming import Names, kept_state, qualified
 from cuda2npu.smoke.placement import Placement
 from cuda2npu.smoke.spec import PROGRESS, RECORD, SIMULATOR_NOTES, TENSORS, Spec
@@ -24,6 +24,8 @@ CALLS_WITH_VALUES = 8
 """Calls of one module whose values are kept; of later ones the figures alone."""
 CALLS = 200
 """Calls of one module that are recorded at all."""
+UNSEEN = 1_000
+"""Calls of one module in a row, past those, after which a loop counts as one without end."""
 INPUT_SAMPLE = 8_192
 
 
@@ -41,6 +43,8 @@ class Recorder:
         self._keeper = Keeper()
         self._names = Names()
         self._calls: dict[str, int] = {}
+        self._unseen: dict[str, int] = {}
+        """Calls that were not recorded since the last one that was."""
         self._steps: dict[int, int] = {}
         self._gradients: dict[int, float] = {}
         self._optimizers: list[Any] = []
@@ -63,6 +67,7 @@ class Recorder:
         self._folder = folder
         self._keeper = Keeper()
         self._calls, self._steps, self._events, self._losses = {}, {}, [], 0
+        self._unseen = {}
         self._busy = self._inside = self._stopped = False
         self._started = time.time()
         self.in_child = True
@@ -73,6 +78,7 @@ class Recorder:
 
     def _add(self, event: dict[str, Any]) -> None:
         self._events.append(event)
+        self._unseen.clear()
         if len(self._events) == 1:
             self.first_event()
 
@@ -92,15 +98,16 @@ class Recorder:
 
     def _after_call(self, module: Any, inputs: Any, output: Any) -> None:
         """Each call with the tensors that went in and out; nothing is seen of our own work."""
-        if self._busy or self._stopped or _traced():
+        if self._busy or _traced():
             return
         name = self._names.of(module)
         call = self._calls[name] = self._calls.get(name, 0) + 1
-        if call > CALLS:
+        if call > CALLS or self._stopped:
+            self._count_unseen(name)
             return
         self._busy = True
         try:
-            with torch.no_grad(), self._placement.paused():
+            with outside_transforms(), torch.no_grad(), self._placement.paused():
                 event = {"kind": "call", "name": name, "call": call}
                 event["out"] = self._leaves(output, call)
                 event["in"] = self._leaves(inputs, call, INPUT_SAMPLE)
@@ -111,6 +118,13 @@ class Recorder:
         finally:
             self._busy = False
         self._progress()
+
+    def _count_unseen(self, name: str) -> None:
+        """End a script without an optimizer that goes on and on with nothing new to record."""
+        self._unseen[name] = self._unseen.get(name, 0) + 1
+        if self._unseen[name] > UNSEEN and self._spec.steps and not self._optimizers:
+            self._unseen.clear()
+            self._stop()
 
     def _leaves(self, value: object, call: int, sample: int = 0) -> list[dict[str, Any]]:
         keep = call <= CALLS_WITH_VALUES
@@ -248,8 +262,11 @@ class Recorder:
             if not self._rank:
                 (Path(self._spec.folder) / PROGRESS).write_text(text, encoding="utf-8")
 
-    def finish(self, extra: dict[str, Any]) -> None:
-        """Take the hooks away, add the final state, and write everything to the folder."""
+    def finish(self, extra: dict[str, Any], at_once: bool = False) -> None:
+        """Take the hooks away, add the final state, and write everything to the folder.
+
+        ``at_once``: the process ends without what else it would do at its end.
+        """
         from safetensors.numpy import save_file
 
         if self._finished:
@@ -275,7 +292,7 @@ class Recorder:
         temporary = self._folder / (RECORD + ".tmp")
         temporary.write_text(json.dumps(record), encoding="utf-8")
         temporary.replace(self._folder / RECORD)
-        if self.in_child or self._stopped:
+        if self.in_child or self._stopped or at_once:
             self._write_notes()
 
     def _write_notes(self) -> None:

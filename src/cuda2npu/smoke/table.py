@@ -109,6 +109,8 @@ def _reasons(rows: list[Row]) -> Iterator[str]:
 def _findings(report: Report, comparison: Comparison) -> Iterator[str]:
     for problem in comparison.problems:
         yield f"[red]{escape(problem)}[/red]"
+    for limit in comparison.limits:
+        yield f"[yellow]{escape(limit)}[/yellow]"
     if comparison.early is not None and comparison.first is not None:
         yield f"first pointed out: {escape(describe(comparison.early))}"
     if comparison.first is not None:
