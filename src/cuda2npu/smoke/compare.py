@@ -53,11 +53,9 @@ class _Comparing:
             if event["kind"] == "step":
                 self._step = max(self._step, event["call"] + 1)
         self._extra(others)
-        if self._limited():
-            pass  # the steps behind the end by time are nobody's fault
-        elif self._counts:
+        if self._counts:
             self._other_steps()
-        else:
+        elif not self._limited():
             self._state()
         self._whole()
         self._result.rows = list(self._rows.values())
@@ -256,17 +254,14 @@ class _Comparing:
     def _whole(self) -> None:
         devices = {leaf["device"] for e in self._new.events for leaf in e.get("out", ())}
         devices |= {n["device"] for e in self._new.events for n in e.get("norms", {}).values()}
-        late = [
-            which
-            for which, run in (("reference", self._old), ("rewritten script", self._new))
-            if run.timed_out and not run.events
-        ]
-        if late:
-            self._result.problems += [
-                f"the {which} was ended by --timeout before it called a module: there is nothing "
-                "to compare"
-                for which in late
-            ]
+        for which, run in (("the reference", self._old), ("the rewritten script", self._new)):
+            if run.timed_out and not run.events:
+                self._result.problems.append(
+                    f"{which} was ended by --timeout before it called a module: there is nothing "
+                    "to compare"
+                )
+                self._result.nothing = True
+        if self._result.nothing:
             return
         if not self._old.events:
             self._result.problems.append(f"the reference {NOTHING}")
