@@ -17,7 +17,7 @@ from cuda2npu import formats
 from cuda2npu.formats import makefile, shell
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options, Result, SourceError
-from cuda2npu.tokens import Command, Directive, InlinePython, Parameter, Token
+from cuda2npu.tokens import Command, Directive, InlinePython, Mention, Parameter, Token
 
 BASH = shutil.which("bash")
 
@@ -152,9 +152,73 @@ def test_a_renamed_script_does_what_it_did(text: str) -> None:
     result = rewrite(text)
     assert _run(result.text) == _run(text)
     assert not rewrite(result.text).changed
+    if any(isinstance(token, Mention) for token in shell.tokenize(text)):
+        assert result.text == text
+        return
     for line in result.text.splitlines():
         if "show()" in line:
             assert "ASCEND_RT_VISIBLE_DEVICES" in line
+
+
+class TestRenamingWhole:
+    """A variable is renamed at every place of a script, or at none."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "read -r X; echo $X",
+            "if [[ -v X ]]; then echo $X; fi",
+            "X=0; env -u X a; printenv X",
+            "printf -v X '%s' 0; export X",
+            "mapfile -t X < f; echo ${X[0]}",
+            "let 'X = 2'; (( X = X + 1 )); echo $(( X ))",
+            "parallel X={} python a.py ::: 0 1",
+            'local X; declare X=0; readonly X; test -n "$X"',
+            "srun --export=ALL,X=0 python a.py",
+        ],
+    )
+    def test_every_place(self, text: str) -> None:
+        result = rewrite(text.replace("X", VARIABLE))
+        assert result.text == text.replace("X", "ASCEND_RT_VISIBLE_DEVICES")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "v=X; export X=0; echo ${!v}",
+            "v='X'; export X=0; echo ${!v}",
+            "export X=0; use X",
+            "export X=0; echo $(use X)",
+            "export X=0; env -u X printenv X",
+            "export X=0\nawk '{print ENVIRON[\"X\"]}'",
+            "export X=0\ncase $1 in X) a;; esac",
+            "export X=0; a <<< X",
+            "use ${x:-X} $X",
+        ],
+    )
+    def test_none_where_one_is_not_plain(self, text: str) -> None:
+        result = rewrite(text.replace("X", VARIABLE))
+        assert not result.changed
+        assert len(result.findings) == text.count("X") > 1
+        whole = rewrite(text.replace("X", VARIABLE), unsafe=True)
+        assert whole.text == text.replace("X", "ASCEND_RT_VISIBLE_DEVICES")
+
+    @pytest.mark.parametrize(
+        ("text", "changed"),
+        [
+            ("X = 0\nundefine X\nunexport X\nA = $(origin X) $(value X) $(flavor X)\n", True),
+            ("X = 0\nelse ifdef X\ndefine X\na\nendef\n", True),
+            ("X = 0\nB = $(foreach v,X,$($(v)))\n", False),
+            ("X = 0\nifeq (X,$(A))\nendif\n", False),
+        ],
+    )
+    def test_makefiles(self, text: str, changed: bool) -> None:
+        result = rewrite(text.replace("X", VARIABLE), "Makefile")
+        new = "ASCEND_RT_VISIBLE_DEVICES" if changed else VARIABLE
+        assert result.text == text.replace("X", new)
+
+    def test_code_in_quotes_is_read_once(self) -> None:
+        text = "nohup bash -c 'CUDA_VISIBLE_DEVICES=2 python a.py --device cuda' &"
+        assert [f.code for f in rewrite(text).findings] == ["NPU820", "NPU824"]
 
 
 class TestInlinePython:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cuda2npu.rule import Fix, FixLevel, Report, leave, report, rewrite, rule
-from cuda2npu.tokens import Assignment, DocumentSite, Parameter
+from cuda2npu.tokens import Assignment, DocumentSite, Mention, Parameter, Token
 from cuda2npu_codemods.variables import (
     ALLOCATOR,
     COUNTERPARTS,
@@ -22,7 +22,7 @@ from cuda2npu_codemods.variables import (
 @rule(
     "NPU820",
     "shell-cuda-variable",
-    on=(Assignment, Parameter),
+    on=(Assignment, Parameter, Mention),
     words=tuple(COUNTERPARTS),
     fix=FixLevel.SAFE,
     why="an environment variable of CUDA or NCCL that has a counterpart on the NPU; what sets it "
@@ -66,6 +66,24 @@ from cuda2npu_codemods.variables import (
             path="a.sh",
         ),
         report('tmux send-keys -t a "CUDA_VISIBLE_DEVICES=$gpu python a.py" Enter\n', path="a.sh"),
+        rewrite(
+            "for CUDA_VISIBLE_DEVICES in 0 1; do export CUDA_VISIBLE_DEVICES; ./a.sh; done\n",
+            "for ASCEND_RT_VISIBLE_DEVICES in 0 1; do export ASCEND_RT_VISIBLE_DEVICES; "
+            "./a.sh; done\n",
+            path="a.sh",
+        ),
+        rewrite(
+            "CUDA_VISIBLE_DEVICES ?= 0\nifndef CUDA_VISIBLE_DEVICES\nendif\n",
+            "ASCEND_RT_VISIBLE_DEVICES ?= 0\nifndef ASCEND_RT_VISIBLE_DEVICES\nendif\n",
+            path="Makefile",
+        ),
+        rewrite(
+            "#!/bin/bash\n#SBATCH --export=ALL,CUDA_VISIBLE_DEVICES=0\n",
+            "#!/bin/bash\n#SBATCH --export=ALL,ASCEND_RT_VISIBLE_DEVICES=0\n",
+            path="job.slurm",
+        ),
+        report("ssh host CUDA_VISIBLE_DEVICES=0 python a.py\n", path="a.sh"),
+        leave("grep -r CUDA_VISIBLE_DEVICES .\n", path="a.sh"),
         leave("# CUDA_VISIBLE_DEVICES=0 python train.py\n", path="a.sh"),
         leave("echo 'set CUDA_VISIBLE_DEVICES=0'\n", path="a.sh"),
         leave("cat <<'EOF'\nCUDA_VISIBLE_DEVICES=0 python train.py\nEOF\n", path="a.sh"),
@@ -78,11 +96,13 @@ from cuda2npu_codemods.variables import (
         ),
     ),
 )
-def shell_cuda_variable(token: Assignment | Parameter, site: DocumentSite) -> Fix | None:
+def shell_cuda_variable(token: Assignment | Parameter | Mention, site: DocumentSite) -> Fix | None:
     new = variable(token.name, site.options.torch_npu)
     if new is None:
         return None
-    edits = {token.part(0, len(token.name)): new}
+    edits: dict[Token, str] = {token.part(0, len(token.name)): new}
+    if isinstance(token, Mention):
+        return _mentioned(token, new, edits, site)
     if isinstance(token, Assignment) and token.in_string:
         message = (
             f"this text sets {token.name}, if it is run as a command line: then write {new}, or "
@@ -91,7 +111,25 @@ def shell_cuda_variable(token: Assignment | Parameter, site: DocumentSite) -> Fi
         return Fix(edits, message, level=FixLevel.UNSAFE)
     if new in site.text and re.search(rf"\b{new}\b", site.text):
         return None  # a script that chooses between GPUs and NPUs
+    if any(isinstance(other, Mention) and other.name == token.name for other in site.tokens):
+        message = (
+            f"on an NPU {token.name} is {new}, but the script also names it where it is not plain "
+            "whether that is the variable: rename every place, or run with --unsafe"
+        )
+        return Fix(edits, message, level=FixLevel.UNSAFE)
     return Fix(edits, replaced(token.name, new))
+
+
+def _mentioned(token: Mention, new: str, edits: dict[Token, str], site: DocumentSite) -> Fix | None:
+    used = any(
+        isinstance(other, (Assignment, Parameter)) and other.name == token.name
+        for other in site.tokens
+    )
+    sets = site.text[token.end : token.end + 1] == "="
+    if re.search(rf"\b{new}\b", site.text) or not (used or sets):
+        return None
+    message = f"if this word is the variable {token.name}, it has to become {new} with the others"
+    return Fix(edits, message, level=FixLevel.UNSAFE)
 
 
 @rule(
@@ -110,6 +148,8 @@ def shell_cuda_variable(token: Assignment | Parameter, site: DocumentSite) -> Fi
         report("export PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n", path="a.sh"),
         leave("CUDA_VISIBLE_DEVICES=0,2 python train.py\n", path="a.sh"),
         leave("CUDA_VISIBLE_DEVICES=$1 python train.py\n", path="a.sh"),
+        leave("xargs -I{} sh -c 'CUDA_VISIBLE_DEVICES={} ./a.sh'\n", path="a.sh"),
+        leave("define d\nCUDA_VISIBLE_DEVICES=1 python a.py\nendef\n", path="Makefile"),
         leave("export CUDA_VISIBLE_DEVICES\n", path="a.sh"),
         leave("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n", path="a.sh"),
     ),
@@ -117,6 +157,8 @@ def shell_cuda_variable(token: Assignment | Parameter, site: DocumentSite) -> Fi
 def shell_visible_devices_value(token: Assignment, site: DocumentSite) -> Report | None:
     if token.value is None or not token.literal or token.text[len(token.name)] == "[":
         return None
+    if "{" in token.value:
+        return None  # what xargs or parallel puts in
     problem = value_problem(token.name, token.value.strip("\"'"))
     return Report(problem) if problem else None
 

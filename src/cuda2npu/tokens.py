@@ -25,6 +25,7 @@ __all__ = [
     "DocumentSite",
     "InlinePython",
     "Instruction",
+    "Mention",
     "PackageIndex",
     "Parameter",
     "Requirement",
@@ -197,6 +198,13 @@ class Assignment(Token):
 @dataclass(frozen=True, slots=True)
 class Parameter(Token):
     """The name in ``$NAME``, ``${NAME:-word}`` or a makefile's ``$(NAME)``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mention(Token):
+    """A bare word that reads as a variable's name, in a place whose meaning is not known."""
 
     name: str
 

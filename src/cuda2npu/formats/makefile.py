@@ -11,21 +11,25 @@ from collections.abc import Iterator
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.shell import Shell
-from cuda2npu.formats.shell_words import OPAQUE
+from cuda2npu.formats.shell_words import OPAQUE, mentions
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options, Result, SourceError
-from cuda2npu.tokens import Assignment, Parameter, Token
+from cuda2npu.tokens import Assignment, Mention, Parameter, Token
 
 _LINE = re.compile(r"(?:\\\r?\n|[^\n])*(?:\n|$)")
 _VARIABLE = re.compile(
     r"[ ]*(?:[^\s:=#$][^:=#$]*:[ \t]*)?(?:(?:export|override|private|define)[ \t]+)*"
     r"(?P<name>[A-Za-z_][\w.-]*)[ \t]*(?::{0,3}|[?+!])=[ \t]*(?P<value>(?:\\\r?\n|[^#\n\r])*)"
 )
-_EXPORT = re.compile(
-    r"[ ]*(?P<word>(?:un)?export)[ \t]+(?P<names>[\w \t]+?)[ \t]*(?:#.*)?\r?$", re.M
+_NAMES = re.compile(
+    r"[ ]*(?P<word>(?:un)?export|undefine|(?:else[ \t]+)?ifn?def|define)[ \t]+"
+    r"(?P<names>[\w \t]+?)[ \t]*(?:#.*)?\r?$",
+    re.M,
 )
 _RULE = re.compile(r"[^\s#=][^=#\n]*?::?(?![=:])[^;=#\n]*(?P<recipe>;)?")
-_REFERENCE = re.compile(r"[A-Za-z_]\w*(?=[):}])")
+_DEFINE = re.compile(r"[ ]*(?:(?:export|override)[ \t]+)*define\b")
+_ENDEF = re.compile(r"\s*endef\b")
+_REFERENCE = re.compile(r"(?:(?:origin|value|flavor)[ \t]+)?(?P<name>[A-Za-z_]\w*)[ \t]*(?=[):}])")
 _PREFIX = re.compile(r"\t[ \t]*[@+-]*[ \t]*[@+-]*")
 
 
@@ -48,23 +52,37 @@ class _Makefile:
     def __init__(self, text: str) -> None:
         self._text = text
         self._found: list[Token] = []
+        self._mentions: list[Mention] = []
         self._shell = Shell(self._masked(0, len(text)), text)
-        in_rule = False
+        in_rule = in_define = False
         for start, end in self._lines():
             line = text[start:end]
-            if line.startswith("\t") and in_rule:
+            if in_define:
+                in_define = not _ENDEF.match(line)
+                if in_define:
+                    self._recipe(start, end)
+            elif line.startswith("\t") and in_rule:
                 self._recipe(start, end)
             elif line.strip() and not line.lstrip().startswith("#"):
+                in_define = _DEFINE.match(line) is not None
                 in_rule = self._statement(start, end) or (in_rule and line[0] in "\t ")
+                self._mentioned(start, end)
 
     def tokens(self) -> list[Token]:
         every = {*self._found, *self._shell.tokens()}
+        known = {token.start for token in every if isinstance(token, (Assignment, Parameter))}
+        every |= {mention for mention in self._mentions if mention.start not in known}
         return sorted(every, key=lambda token: (token.start, -token.end, type(token).__name__))
 
     def _lines(self) -> Iterator[tuple[int, int]]:
         for match in _LINE.finditer(self._text):
             if match[0]:
                 yield match.span()
+
+    def _mentioned(self, start: int, end: int) -> None:
+        """Note the names in a line of make's that nothing else accounts for."""
+        comment = self._text.find("#", start, end)
+        self._mentions += mentions(self._text, start, comment if comment >= 0 else end)
 
     def _recipe(self, start: int, end: int) -> None:
         prefix = _PREFIX.match(self._text, start, end)
@@ -83,10 +101,10 @@ class _Makefile:
         if variable:
             self._variable(variable)
             return False
-        export = _EXPORT.match(self._text, start, end)
-        if export:
-            for name in re.compile(r"\w+").finditer(self._text, *export.span("names")):
-                unset = export["word"] == "unexport"
+        names = _NAMES.match(self._text, start, end)
+        if names:
+            for name in re.compile(r"\w+").finditer(self._text, *names.span("names")):
+                unset = names["word"] in ("unexport", "undefine")
                 place = (name[0], *name.span())
                 self._found.append(Assignment(*place, name[0], None, True, unset=unset))
             return False
@@ -135,7 +153,7 @@ class _Makefile:
         text, opener = self._text, "({"[closer == "}"]
         name = _REFERENCE.match(text, position)
         if name:
-            self._found.append(Parameter(name[0], *name.span(), name[0]))
+            self._found.append(Parameter(name["name"], *name.span("name"), name["name"]))
         start, depth = position, 1
         while position < len(text) and depth:
             char = text[position]
@@ -144,7 +162,9 @@ class _Makefile:
                 continue
             depth += (char == opener) - (char == closer)
             position += 1
-        if text.startswith("shell ", start):
+        if not text.startswith("shell ", start):
+            self._mentioned(start, position)
+        else:
             self._command(start + len("shell "), position - 1)
         return position
 

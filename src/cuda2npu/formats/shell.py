@@ -7,21 +7,32 @@ import re
 
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.installs import command_tokens
-from cuda2npu.formats.shell_lexer import HereDocument, Lexer
+from cuda2npu.formats.shell_lexer import Lexer
+from cuda2npu.formats.shell_variables import SETTERS, named, submitted
+from cuda2npu.formats.shell_words import HereDocument, mentions
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Options, Result, SourceError
-from cuda2npu.tokens import Assignment, Command, InlinePython, Token, Word
+from cuda2npu.tokens import (
+    Assignment,
+    Command,
+    Directive,
+    InlinePython,
+    Mention,
+    Parameter,
+    Token,
+    Word,
+)
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?=)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_SETTERS = frozenset("export declare typeset local readonly".split())
-_PASSING = frozenset("env sudo nohup exec make gmake time nice".split())
+_PASSING = frozenset("env sudo nohup exec make gmake time nice parallel".split())
 """Commands before whose program variables may be set."""
 _PASSED_BY = {"-e", "--env", "-x"}
 """Options of docker and mpirun that take a variable."""
 _CONTAINERS = re.compile(r"(nvidia-)?docker|podman|mpirun|mpiexec|horovodrun|singularity|apptainer")
 _PYTHON = re.compile(r"(.*/)?(python|pypy|ipython)[\d.]*|\"?\$[({]?\w*PYTHON\w*[)}]?\"?")
 _SHELL = re.compile(r"(.*/)?(ba|z|da|k)?sh")
+_CODE_OPTIONS = frozenset(["-c", "-lc", "-xc", "-ic"])
 _INSTALLERS = re.compile(r"pip[\d.]*|conda|mamba|micromamba|apt(-get)?")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.S)
 _SETTING_LINE = re.compile(r"[\"'][A-Z_]\w*=\S*\s+[^\s=]")
@@ -29,6 +40,10 @@ _SETTING_LINE = re.compile(r"[\"'][A-Z_]\w*=\S*\s+[^\s=]")
 _SCRIPT_HEAD = re.compile(r"#!.*\b(ba|z|da|k)?sh\b")
 _TELLERS = frozenset("echo printf log die warn error usage info export".split())
 _ARRAY = re.compile(r"\((.*)\)", re.S)
+_ALONE = re.compile(r"([\"'])(\w+)\1")
+_OTHER_LANGUAGES = frozenset("awk gawk mawk perl sed envsubst trap ssh".split())
+"""Programs whose quoted arguments read or set variables in a language of their own."""
+_PRINTERS = frozenset("echo printf".split())
 
 
 def rewrite_bytes(
@@ -55,6 +70,7 @@ class Shell:
         self._text = text
         self._source = source
         self._found: list[Token] = []
+        self._quoted: list[Mention] = []
         self._lexer = Lexer(text, source, self._command, self._document)
 
     def read(self, start: int, end: int) -> None:
@@ -63,12 +79,33 @@ class Shell:
     def tokens(self) -> list[Token]:
         """Everything that was found, in order; what was read twice counts once."""
         every = {*self._found, *self._lexer.tokens}
+        for directive in self._lexer.tokens:
+            if isinstance(directive, Directive):
+                every |= {*submitted(directive.words)}
+        every |= self._mentions({t.start for t in every if isinstance(t, (Assignment, Parameter))})
         return sorted(every, key=lambda token: (token.start, -token.end, type(token).__name__))
+
+    def _mentions(self, known: set[int]) -> set[Mention]:
+        """The names in places of no known meaning; what is printed means nothing."""
+        every = {*self._lexer.mentions, *self._quoted}
+        return {mention for mention in every if mention.start not in known | self._printed(every)}
+
+    def _printed(self, mentions: set[Mention]) -> set[int]:
+        """Where names stand that ``echo`` itself is given, and no command inside."""
+        commands = [found for found in self._found if isinstance(found, Command) and mentions]
+        printed = set()
+        for mention in mentions:
+            around = [found for found in commands if found.start <= mention.start < found.end]
+            inner = max(around, key=lambda found: found.start, default=None)
+            if inner and inner.words[0].value in _PRINTERS:
+                printed.add(mention.start)
+        return printed
 
     # --- commands
 
     def _command(self, words: list[Word]) -> None:
         rest = list(words)
+        self._alone(words)
         while rest and _ASSIGNMENT.match(rest[0].text):
             self._assignment(rest.pop(0))
         if not rest:
@@ -76,26 +113,26 @@ class Shell:
         text = self._source[rest[0].start : rest[-1].end]
         self._found.append(Command(text, rest[0].start, rest[-1].end, tuple(rest)))
         name = rest[0].value
-        if name in _SETTERS or name == "unset":
-            self._named(rest[1:], unset=name == "unset")
-        elif name in _PASSING:
-            for word in rest[1:]:
-                if _ASSIGNMENT.match(word.text):
-                    self._assignment(word)
+        for word in rest[1:] if name in SETTERS or name in _PASSING else ():
+            if _ASSIGNMENT.match(word.text):
+                self._assignment(word)
+        self._found += named(rest, self._source)
+        self._found += submitted(rest)
         if any(_CONTAINERS.fullmatch(word.value.rpartition("/")[2]) for word in rest[:4]):
             self._passed(rest)
         if name not in _TELLERS and any(_INSTALLERS.fullmatch(word.value) for word in rest):
             self._found += command_tokens(text, rest[0].start)
         self._programs(rest)
 
-    def _named(self, words: list[Word], *, unset: bool) -> None:
-        """The variables that ``export`` and its like speak of."""
+    def _alone(self, words: list[Word]) -> None:
+        """Note names in quotes, which ``${!name}`` or another language may use."""
+        other = any(word.value in _OTHER_LANGUAGES for word in words[:2])
         for word in words:
-            if _ASSIGNMENT.match(word.text):
-                self._assignment(word)
-            elif _NAME.fullmatch(word.text):
-                place = (word.text, word.start, word.end)
-                self._found.append(Assignment(*place, word.text, None, True, unset=unset))
+            for match in _ALONE.finditer(word.text):
+                start, end = match.span(2)
+                self._quoted += mentions(self._source, word.start + start, word.start + end)
+            if other:
+                self._quoted += mentions(self._source, word.start, word.end)
 
     def _passed(self, words: list[Word]) -> None:
         """The variables that containers and ranks are given."""
@@ -143,10 +180,13 @@ class Shell:
             start, end = start + 1, end - 1
         elif not bare:
             return
+        before = len(self._lexer.mentions)
         try:
             self._options(self._lexer.words(start, end))
         except SourceError:
             return  # prose, with an apostrophe in it
+        finally:  # an array's words were read before, a text may be prose
+            del self._lexer.mentions[before:]
 
     def _options(self, words: list[Word]) -> None:
         """Words of a text or array, which may be a command line or options of one."""
@@ -169,12 +209,14 @@ class Shell:
         if words[0].value == "eval" and len(words) == 2:
             self._inner(words[1])
         elif words[0].value not in _TELLERS:
-            for word in words[1:]:
+            for before, word in itertools.pairwise(words):
+                if before.value in _CODE_OPTIONS:
+                    continue
                 if _SETTING_LINE.match(word.text) and _QUOTED.fullmatch(word.text):
                     self.value("", word.start, word.end)
         for index, option in enumerate(words[1:-1], 1):
             before = words[index - 1]
-            if option.value in ("-c", "-lc", "-xc") or option.value == "-ic":
+            if option.value in _CODE_OPTIONS:
                 if _SHELL.fullmatch(before.value):
                     self._inner(words[index + 1])
                 elif _is_python(words[:index]):

@@ -11,9 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from cuda2npu.formats.shell_words import OPAQUE, directive_of, word_of
-from cuda2npu.model import SourceError
-from cuda2npu.tokens import Parameter, Token, Word
+from cuda2npu.formats.shell_words import (
+    OPAQUE,
+    HereDocument,
+    directive_of,
+    mentions,
+    unclosed,
+    word_of,
+)
+from cuda2npu.tokens import Mention, Parameter, Token, Word
 
 _PLAIN = re.compile(r"[^ \t\r\f\v\n;&|()<>\\'\"$`\x01]+")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -23,17 +29,6 @@ _REDIRECTION = re.compile(r"<<<|<<-?|[<>]&|>>|>\||<>|[<>]|&>>?")
 _OPERATOR = re.compile(r";;&|;;|;&|&&|\|\||\|&|[;&|]")
 _BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
 _EXTENDED_GLOB = "?*+@!"
-
-
-@dataclass
-class HereDocument:
-    """A here-document that a command reads."""
-
-    delimiter: str
-    quoted: bool
-    strip: bool
-    words: list[Word]
-    """The words of the command, which may still grow."""
 
 
 @dataclass
@@ -68,6 +63,7 @@ class Lexer:
         self.text = text
         self.source = source
         self.tokens: list[Token] = []
+        self.mentions: list[Mention] = []
         self._command = command
         self._document = document
         self._pending: list[HereDocument] = []
@@ -135,7 +131,7 @@ class Lexer:
                 position = self._item(position, state)
         self._finish(state)
         if closer:
-            raise self._unclosed(opened - 1, closer)
+            raise unclosed(self.text, opened - 1, closer)
         return position
 
     def _item(self, position: int, state: _List) -> int:
@@ -247,6 +243,7 @@ class Lexer:
             char = self.text[position]
             plain = _PLAIN.match(self.text, position, self._end)
             if plain:
+                self.mentions += mentions(self.source, *plain.span())
                 position = plain.end()
             elif char == OPAQUE:
                 position += 1
@@ -285,13 +282,13 @@ class Lexer:
             else:
                 position = max(self._word(position), position + 1)
         if position >= self._end:
-            raise self._unclosed(opened, ")")
+            raise unclosed(self.text, opened, ")")
         return position + 1
 
     def _single(self, position: int) -> int:
         end = self.text.find("'", position, self._end)
         if end < 0:
-            raise self._unclosed(position - 1, "'")
+            raise unclosed(self.text, position - 1, "'")
         return end + 1
 
     def _expanded(self, position: int, end: int, closer: str) -> int:
@@ -310,7 +307,7 @@ class Lexer:
             else:
                 position += 1
         if closer:
-            raise self._unclosed(opened, closer)
+            raise unclosed(self.text, opened, closer)
         return end
 
     def _dollar(self, position: int, *, quoted: bool = False) -> int:
@@ -359,8 +356,11 @@ class Lexer:
             elif char == "`":
                 position = self._list(position + 1, "`")
             else:
-                position += 1
-        raise self._unclosed(opened, "}")
+                inside = _NAME.match(self.text, position, self._end)
+                after = inside.end() if inside else position + 1
+                self.mentions += mentions(self.source, position, after)
+                position = after
+        raise unclosed(self.text, opened, "}")
 
     def _ansi(self, position: int) -> int:
         opened = position - 1
@@ -368,7 +368,7 @@ class Lexer:
             if self.text[position] == "'":
                 return position + 1
             position += 2 if self.text[position] == "\\" else 1
-        raise self._unclosed(opened, "'")
+        raise unclosed(self.text, opened, "'")
 
     def _arithmetic(self, position: int) -> int:
         """The offset behind the ``))`` that ends an arithmetic expression; 0 without one."""
@@ -382,17 +382,13 @@ class Lexer:
             if char == "$":
                 position = self._dollar(position)
                 continue
+            name = _NAME.match(self.text, position, self._end)
+            if name:
+                self._parameter(*name.span())
             depth += (char == "(") - (char == ")")
-            position += 1
+            position = name.end() if name else position + 1
         del self.tokens[before:]
         return 0
-
-    def _unclosed(self, position: int, closer: str) -> SourceError:
-        line = self.text.count("\n", 0, position) + 1
-        return SourceError(
-            f"line {line}: what opens here is never closed by {closer}. "
-            "Mend the syntax and run again. Left as it was."
-        )
 
 
 _RESERVED = frozenset("if then else elif fi do done while until { } ! time".split())

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from cuda2npu.tokens import Directive, Word
+from cuda2npu.model import SourceError
+from cuda2npu.tokens import Directive, Mention, Word
 
 OPAQUE = "\x01"
 """Stands for a character that something else expands before the shell sees it."""
 
+_VARIABLE = re.compile(r"(?:(?<![\w/.])|(?<=-[exuvD]))[A-Z][A-Z0-9]*_[A-Z0-9_]+(?![\w/.])")
 _LITERAL = re.compile(r"(?:[^$`\x01'\"\\]|'[^']*'|\\.|\"(?:[^$`\x01\"\\]|\\.)*\")*", re.S)
 _QUOTES = re.compile(r"'([^']*)'|\"|\\(?=[^\n])")
 _CONTINUATION = re.compile(r"\\\r?\n")
 _DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB|COBALT|\$)[ \t]")
 _COMMENT = re.compile(r"\s#")
+
+
+@dataclass
+class HereDocument:
+    """A here-document that a command reads."""
+
+    delimiter: str
+    quoted: bool
+    strip: bool
+    words: list[Word]
+    """The words of the command, which may still grow."""
+
+
+def mentions(source: str, start: int, end: int) -> Iterator[Mention]:
+    """The names in ``source[start:end]`` that are written as those of environment variables."""
+    for match in _VARIABLE.finditer(source, start, end):
+        yield Mention(match[0], *match.span(), match[0])
 
 
 def word_of(text: str, source: str, start: int, end: int) -> Word:
@@ -35,3 +56,12 @@ def directive_of(line: str, start: int) -> Directive | None:
         for match in re.compile(r"\S+").finditer(line, head.end(), stop)
     )
     return Directive(line[:stop], start, start + stop, words)
+
+
+def unclosed(text: str, position: int, closer: str) -> SourceError:
+    """The error for a quote or bracket at ``position`` that is never closed."""
+    line = text.count("\n", 0, position) + 1
+    return SourceError(
+        f"line {line}: what opens here is never closed by {closer}. "
+        "Mend the syntax and run again. Left as it was."
+    )
