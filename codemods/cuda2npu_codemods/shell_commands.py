@@ -60,6 +60,9 @@ def _options(command: Command) -> Iterator[tuple[str, str, Word]]:
 _OPTION = re.compile(r"(--?)?([\w.-]*[-_.])?(?P<kind>backend|device|device[-_]type)")
 _VALUE = re.compile(r"(?<![\w.-])(nccl|cuda)(?![\w-])")
 _NEW = {"nccl": "hccl", "cuda": "npu"}
+_RUNS_PYTHON = re.compile(
+    r".*\.py|.*(python|PYTHON)[\d.]*[)}]?|(.*/)?(torchrun|accelerate|deepspeed)"
+)
 _TELLERS = frozenset("echo printf log die warn error usage info".split())
 
 
@@ -91,22 +94,27 @@ _TELLERS = frozenset("echo printf log die warn error usage info".split())
                 path="a.sh"),
         rewrite("DEVICE ?= cuda\nt:\n\tpython a.py --device=$(DEVICE)\n",
                 "DEVICE ?= npu\nt:\n\tpython a.py --device=$(DEVICE)\n", path="Makefile"),
+        report("D=cuda\ncase $D in cuda) a;; esac\npython a.py --device $D\n", path="a.sh"),
         leave("D=cuda\nmkdir out/$D\n", path="a.sh"),
+        leave("git checkout device=cuda\n", path="a.sh"),
         leave("python train.py --cuda --gpu 0 --name cuda --data nccl\n", path="a.sh"),
         leave("echo 'use --device cuda'\n", path="a.sh"),
         leave("python train.py --device cpu --backend gloo\n", path="a.sh"),
         leave("python train.py  # --device cuda\n", path="a.sh"),
     ),
 )  # fmt: skip
-def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix | None:
+def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix | Report | None:
     if isinstance(token, Assignment):
         return _variable_of_option(token, site)
     if _base(program(token)) in _TELLERS:
         return None
     edits: dict[Token, str] = {}
     proven = True
+    overrides = _overrides(token)
     for name, value, word in _options(token):
         option = _OPTION.fullmatch(name)
+        if not name.startswith("-") and word.start < overrides:
+            continue
         is_backend = option is not None and option["kind"] == "backend"
         wanted, kind = ("nccl", "backend") if is_backend else ("cuda", "device")
         if option and wanted in value and re.match(r"nccl$|cuda(:|$)|cpu:gloo,cuda:nccl$", value):
@@ -114,6 +122,12 @@ def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix 
             edits |= _renamed(word, len(word.text) - len(tail))
             proven &= site.project.feeds(name.lstrip("-")) == {kind}
     return _to_npu(edits, _told(token), proven) if edits else None
+
+
+def _overrides(command: Command) -> int:
+    """The offset behind which ``key=value`` is an argument of a Python program."""
+    runs = (word.end for word in command.words if _RUNS_PYTHON.fullmatch(word.text))
+    return command.start if command.in_string else next(runs, command.end)
 
 
 def _renamed(token: Token, offset: int) -> dict[Token, str]:
@@ -139,7 +153,7 @@ def _to_npu(edits: dict[Token, str], told: str, proven: bool = False) -> Fix:
     return Fix(edits, message, at=first)
 
 
-def _variable_of_option(token: Assignment, site: DocumentSite) -> Fix | None:
+def _variable_of_option(token: Assignment, site: DocumentSite) -> Fix | Report | None:
     """``DEVICE=cuda``, or ``DEVICE=${1:-cuda}``, where an option is given ``$DEVICE``."""
     value = (token.value or "").strip("\"'")
     default = re.fullmatch(r"(\$\{\w+:[-=])?(cuda|nccl)(:\d+)?\}?", value)
@@ -149,6 +163,11 @@ def _variable_of_option(token: Assignment, site: DocumentSite) -> Fix | None:
     given = rf"[-_.\w]*{kind}[ =]+[\"']?\$[({{]?{token.name}\b"
     if not re.search(given, site.text):
         return None
+    reference = rf"[\"']?\$[({{]?{token.name}\b[^\s\"')}}]*[)}}]?[\"']?"
+    compared = rf"{reference}\s*([!=]=|=|=~)|[=~]\s*{reference}\s*\]|case\s+{reference}\s+in\b"
+    if re.search(rf"{compared}|ifn?eq\b.*{reference}", site.text):
+        new = _NEW[default[2]]
+        return Report(f"${token.name} is also compared: on an NPU write {new!r} in every place")
     start = token.text.rindex(default[2])
     return _to_npu({token.part(start, start + len(default[2])): _NEW[default[2]]}, "an option")
 
