@@ -41,7 +41,7 @@ def _told(command: Command) -> str:
     """The name of the script or module that a command runs, for messages."""
     for before, word in zip(("", *(w.value for w in command.words)), command.words, strict=False):
         if word.value.endswith((".py", ".sh")) or before == "-m":
-            return word.text.rpartition("/")[2]
+            return word.value.rpartition("/")[2]
     named = program(command)
     return named.text.rpartition("/")[2] if named and not command.in_string else "a program"
 

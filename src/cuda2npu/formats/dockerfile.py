@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
+from cuda2npu.formats.commands import listed, script
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.installs import command_tokens
-from cuda2npu.tokens import Instruction, Token, Variable
+from cuda2npu.tokens import Instruction, Token, Variable, Word
 
 _COMMENT = re.compile(r"[ \t]*(?:#[^\n]*)?\r?(?:\n|$)")
 _COMMENTED = re.compile(r"^[ \t]*#[^\n]*", re.M)
@@ -21,6 +22,11 @@ _ASSIGNMENT = re.compile(
 )
 """A variable that a command of a shell sets: where it begins, or behind another one."""
 _WORD = re.compile(r"[ \t]*(?P<word>[A-Za-z]+)\b")
+_COMMAND = re.compile(
+    r"(?:HEALTHCHECK\s[^\n]*?)?(?:RUN|CMD|ENTRYPOINT)\b(?:[\s\\]+--\w+\S*)*[\s\\]+", re.I
+)
+_LIST = re.compile(r"\[\s*(\"(?:[^\"\\]|\\.)*\"[\s,\\]*)*\]\s*")
+_STRING = re.compile(r"\"((?:[^\"\\]|\\.)*)\"")
 _LINE = re.compile(r"[^\n]*(?:\n|$)")
 _HEREDOC = re.compile(r"<<-?[\"']?(\w+)")
 _ESCAPE = re.compile(r"\A(?:#[^\n]*\n)*?#\s*escape\s*=\s*(\S)", re.I)
@@ -89,4 +95,19 @@ def _end_of_line(text: str, position: int) -> int:
     return match.end()
 
 
-rewrite_bytes = partial(rewrite_document, tokenize=tokens)
+def commands(text: str) -> Iterator[Token]:
+    """The command lines of RUN, CMD, ENTRYPOINT and HEALTHCHECK, for rules that report."""
+    code = _COMMENTED.sub(_blank, text)
+    for token in tokens(text):
+        head = _COMMAND.match(code, token.start, token.end)
+        if head is None or not isinstance(token, Instruction) or "<<" in token.text:
+            continue
+        if _LIST.fullmatch(code, head.end(), token.end):
+            strings = _STRING.finditer(text, head.end(), token.end)
+            words = [Word(m[0], *m.span(), m[1], "$" not in m[1]) for m in strings]
+            yield from listed(text, words)
+        else:
+            yield from script(code, text, head.end(), token.end)
+
+
+rewrite_bytes = partial(rewrite_document, tokenize=tokens, commands=commands)

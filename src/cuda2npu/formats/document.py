@@ -23,6 +23,10 @@ Tokenize = Callable[[str], Iterable[Token]]
 """A format's parser; raises SourceError for a text that it cannot read."""
 
 
+_OFFER = " (--unsafe does it)"
+"""What a message must not say of a place that no option edits."""
+
+
 @dataclass(frozen=True)
 class Document:
     """A text with its tokens; what a rule sees, as :class:`cuda2npu.tokens.DocumentSite`."""
@@ -48,8 +52,11 @@ def rewrite_document(
     path: str,
     tokenize: Tokenize,
     knowledge: Knowledge | None = None,
+    commands: Tokenize = lambda text: (),
 ) -> tuple[bytes, Result]:
     """Rewrite a document's bytes. Unchanged input comes back as the same object.
+
+    What ``commands`` finds is reported on and never edited.
 
     Raises SourceError when the bytes do not decode or the format's parser refuses the text.
     """
@@ -67,6 +74,9 @@ def rewrite_document(
     for token in document.tokens:
         if isinstance(token, InlinePython) and token.verbatim:
             findings += _python(document, token, suppressions, edits)
+    told = tuple(commands(text))
+    reported = findings_of(text, told, options, path, knowledge) if told else ()
+    findings += [finding for finding in reported if not suppressions.covers(finding)]
     new = edits.applied(text)
     if edits:
         _read_again(new, tokenize)
@@ -103,7 +113,10 @@ def findings_of(
     """What the rules say of a text that is not to be edited."""
     document = Document(path, text, tuple(tokens), options, knowledge or Knowledge())
     found = [_finding(document, rule, token, outcome) for rule, token, outcome in _ask(document)]
-    return [replace(finding, fix=FixLevel.NONE) for finding in found]
+    return [
+        replace(finding, fix=FixLevel.NONE, message=finding.message.replace(_OFFER, ""))
+        for finding in found
+    ]
 
 
 def _python(

@@ -9,12 +9,16 @@ from typing import Any
 
 import yaml
 
+from cuda2npu.formats.commands import listed, scalar
 from cuda2npu.formats.document import rewrite_document
 from cuda2npu.formats.outline import Outline
 from cuda2npu.model import SourceError
-from cuda2npu.tokens import Token
+from cuda2npu.tokens import ConfigValue, Token, Word
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_KEYS = frozenset(["run", "command", "args", "entrypoint"])
+_ABOVE = frozenset(["steps", "services", "containers", "initContainers"])
+_PLACES = re.compile(r"\b(steps|services|containers|initContainers)[\"']?\s*:")
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 """Anchor and tag, which lead a scalar."""
 
@@ -44,6 +48,24 @@ def tokens(text: str) -> Iterable[Token]:
     return outline.tokens
 
 
+def commands(text: str) -> Iterator[Token]:
+    """The command lines of workflows, compose files and manifests, for rules that report."""
+    if not _PLACES.search(text):
+        return
+    lists: dict[tuple[str | int, ...], list[Word]] = {}
+    for token in tokens(text):
+        if not isinstance(token, ConfigValue) or _ABOVE.isdisjoint(token.path):
+            continue
+        if token.path[-1] in _KEYS:
+            yield from scalar(text, token)
+        elif not _KEYS.isdisjoint(token.path[-2:-1]):
+            place = (token.text, token.start, token.end)
+            word = Word(*place, token.value, "$" not in token.value)
+            lists.setdefault(token.path[:-1], []).append(word)
+    for words in lists.values():
+        yield from listed(text, words)
+
+
 def _events(text: str) -> Iterator[yaml.Event]:
     try:
         yield from yaml.parse(text, Loader=_LOADER)
@@ -55,4 +77,4 @@ def _events(text: str) -> Iterator[yaml.Event]:
         raise SourceError(f"no YAML: {' '.join(str(error).split())}. Left as it was.") from None
 
 
-rewrite_bytes = partial(rewrite_document, tokenize=tokens)
+rewrite_bytes = partial(rewrite_document, tokenize=tokens, commands=commands)
