@@ -175,6 +175,7 @@ class TestRenamingWhole:
             "parallel X={} python a.py ::: 0 1",
             'local X; declare X=0; readonly X; test -n "$X"',
             "srun --export=ALL,X=0 python a.py",
+            "qsub -v A=1,X=0 a.sh",
         ],
     )
     def test_every_place(self, text: str) -> None:

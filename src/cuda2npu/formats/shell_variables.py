@@ -46,9 +46,10 @@ def submitted(words: list[Word] | tuple[Word, ...]) -> Iterator[Assignment]:
     directive = words and words[0].value.startswith("-")
     if not words or not (directive or words[0].value in _SUBMITTERS):
         return
+    takes_v = directive or words[0].value == "qsub"
     for before, word in zip(("", *(word.value for word in words)), words, strict=False):
         offset = len("--export=") if word.text.startswith("--export=") else 0
-        if offset or before in ("--export", "-v"):
+        if offset or before == "--export" or (before == "-v" and takes_v):
             for match in _EXPORTED.finditer(word.text, offset):
                 yield _exported(word, match)
 
