@@ -11,6 +11,7 @@ from enum import Enum
 import libcst as cst
 
 from cuda2npu.rule import BACKEND, DEVICE, FOREIGN, Site
+from cuda2npu_codemods.device_lists import holds_devices
 from cuda2npu_codemods.expressions import is_backend, is_device, string, terminal
 from cuda2npu_codemods.project_values import (
     attribute_keys,
@@ -83,10 +84,13 @@ _STRING_METHODS = frozenset(
     "startswith endswith removeprefix removesuffix replace split rsplit partition "
     "strip lstrip count index find".split()
 )
+_LIST_METHODS = frozenset("append add extend insert remove discard".split())
 _TEXT_FUNCTIONS = frozenset(
     "print warn warning info debug error exception critical log log_message write echo".split()
 )
 _READERS = frozenset("get pop getattr getenv setdefault get_value".split())
+_ATTRIBUTE_SETTERS = frozenset(["setattr", "delattr", "object"])
+"""With ``mock.patch.object``: they take an attribute's name."""
 _OPTION_FUNCTIONS = frozenset("add_argument add_option option argument Option Argument".split())
 _OPTION_KEYWORDS = frozenset(["default", "choices", "const"])
 _DEFAULT_KEYWORDS = frozenset(["default", "default_factory", "factory", "value"])
@@ -192,16 +196,30 @@ def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNo
     if _is_other_collective(site, call):
         return Use.FOREIGN
     if callee in _READERS:
+        if position == 0 and isinstance(call.func, cst.Attribute):
+            return Use.DEVICE if holds_devices(site, call.func.value) else Use.KEY
         default = _read_default(call) or _own_function(site, callee, position)
         return default if position else Use.KEY
     if callee == "parametrize" and position == 1:
         return _parametrized(call)
-    if position == 0 and callee in ("isinstance", "hasattr", "len", "int", "import_module"):
+    if callee in _ATTRIBUTE_SETTERS and position == 1:
+        return Use.KEY
+    if callee == "len":
+        return _length(site, call)
+    if position == 0 and callee in ("isinstance", "hasattr", "int", "import_module"):
         return None
     own = _own_function(site, callee, position)
     if own is not None or name is None:
         return own or Use.UNKNOWN_ARGUMENT
     return Use.TEXT if name.partition(".")[0] in _STANDARD else Use.UNKNOWN_ARGUMENT
+
+
+def _length(site: Site, call: cst.Call) -> Use | None:
+    """``device[len("cuda:"):]`` counts the letters of a device's name."""
+    cut = site.parent(call)
+    element = site.parent(cut) if isinstance(cut, cst.Slice) else None
+    subscript = site.parent(element) if element is not None else None
+    return by_operand(site, subscript.value) if isinstance(subscript, cst.Subscript) else None
 
 
 def _method(
@@ -212,7 +230,7 @@ def _method(
         return Use.DEVICE
     if _BACKEND_METHODS.get(method) == position:
         return Use.BACKEND
-    if method in _STRING_METHODS or method in ("append", "add", "extend", "insert", "remove"):
+    if method in _STRING_METHODS or method in _LIST_METHODS:
         return by_operand(site, func.value)
     if method in _TEXT_FUNCTIONS:
         return Use.TEXT
@@ -222,7 +240,7 @@ def _method(
 def by_operand(site: Site, node: cst.CSTNode) -> Use | None:
     if is_shared(site, node):
         return Use.SHARED
-    if is_device(site, node) or is_device_elsewhere(site, node):
+    if is_device(site, node) or is_device_elsewhere(site, node) or holds_devices(site, node):
         return Use.DEVICE
     if is_backend(site, node) or is_backend_elsewhere(site, node):
         return Use.BACKEND

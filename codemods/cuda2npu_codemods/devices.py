@@ -9,6 +9,7 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.default_types import sets_default_type
+from cuda2npu_codemods.device_parts import part_edits
 from cuda2npu_codemods.expressions import is_device, string, strings, terminal, with_value
 from cuda2npu_codemods.guards import guards_kernel
 from cuda2npu_codemods.uses import use_of
@@ -153,6 +154,34 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED)
             beside={"a.py": "x.to(cfg.accel)", "b.py": 'class Other:\n    accel: str = "turbo"'},
         ),
         leave('assert impl in ("ref", "cuda")'),
+        rewrite('ok = str(x.device)[:4] == "cuda"', 'ok = str(x.device)[:3] == "npu"'),
+        rewrite('ok = str(x.device)[0:5] != "cuda:"', 'ok = str(x.device)[0:4] != "npu:"'),
+        rewrite(
+            'i = int(device[5:]) if device.startswith("cuda:") else 0',
+            'i = int(device[4:]) if device.startswith("npu:") else 0',
+        ),
+        rewrite(
+            'if device.startswith("cuda"): n = device[len("cuda"):]',
+            'if device.startswith("npu"): n = device[len("npu"):]',
+        ),
+        leave('def f(device):\n    if device.startswith("cuda:"): return int(device[5:])'),
+        rewrite(
+            'gpus = [f"cuda:{i}" for i in range(n)]\ngpus.remove("cuda:0")',
+            'gpus = [f"npu:{i}" for i in range(n)]\ngpus.remove("npu:0")',
+        ),
+        rewrite(
+            'mem = {f"cuda:{i}": 0 for i in range(n)}\nmem["cuda:0"] += mem.get("cuda:1", 0)',
+            'mem = {f"npu:{i}": 0 for i in range(n)}\nmem["npu:0"] += mem.get("npu:1", 0)',
+        ),
+        rewrite(
+            'ds = [d for d in ["cuda:" + str(i) for i in range(n)] if d != "cuda:0"]',
+            'ds = [d for d in ["npu:" + str(i) for i in range(n)] if d != "npu:0"]',
+        ),
+        rewrite(
+            'self.gpus = [f"cuda:{i}" for i in range(n)]\nok = "cuda:0" in self.gpus',
+            'self.gpus = [f"npu:{i}" for i in range(n)]\nok = "npu:0" in self.gpus',
+        ),
+        leave('mem = {}\nmem["cuda:0"] = 1'),
         leave('print("cuda")'),
         leave('state["cuda"] = 1'),
         leave('ok = d.type in ("cuda", "npu", "mps")'),
@@ -172,7 +201,8 @@ def device_string(node: cst.SimpleString, site: Site) -> Fix | None:
     use = use_of(site, node)
     if use in _SILENT or (use is not Use.DEVICE and not _is_unmistakable(value)):
         return None
-    if _guards_kernel(node, site):
+    parts = part_edits(node, site)
+    if parts is None or _guards_kernel(node, site):
         return None
     element = site.parent(node)
     if isinstance(element, cst.Element) and value == "cuda":
@@ -182,7 +212,8 @@ def device_string(node: cst.SimpleString, site: Site) -> Fix | None:
         if others & OTHER_ACCELERATORS:
             literal = with_value(node, "cuda", "npu")
             return Fix({element: (element, element.with_changes(value=literal))}, quiet=True)
-    return Fix({node: with_value(node, "cuda", "npu")}, quiet=_is_quiet(node, site))
+    edits = {node: with_value(node, "cuda", "npu"), **parts}
+    return Fix(edits, quiet=_is_quiet(node, site))
 
 
 _QUIET_CALLEES = frozenset("autocast GradScaler custom_fwd custom_bwd".split())
@@ -367,31 +398,3 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
     if not literals or not any(is_device(site, side) for side in sides):
         return None
     return Report() if _test_guards_kernel(node, site) else None
-
-
-@rule(
-    "NPU117",
-    "device-pattern",
-    on=cst.SimpleString,
-    words=("cuda",),
-    fix=FixLevel.SAFE,
-    quiet=True,
-    why="a regular expression takes a CUDA device string apart; on the NPU it is npu:…",
-    examples=(
-        rewrite(
-            'import re\nm = re.fullmatch(r"cuda:[0-9]+", str(x.device))',
-            'import re\nm = re.fullmatch(r"npu:[0-9]+", str(x.device))',
-        ),
-        leave('import re\nm = re.match(r"cuda:(.*)", key)'),
-    ),
-)
-def device_pattern(node: cst.SimpleString, site: Site) -> Fix | None:
-    value = string(node) or ""
-    arg = site.parent(node)
-    call = site.parent(arg) if isinstance(arg, cst.Arg) else None
-    if not re.match(r"\^?cuda\b", value) or not isinstance(call, cst.Call):
-        return None
-    if (site.name(call.func) or "").partition(".")[0] != "re" or call.args[0] is not arg:
-        return None
-    subject = call.args[-1].value
-    return Fix({node: with_value(node, "cuda", "npu")}) if is_device(site, subject) else None

@@ -24,6 +24,7 @@ from cuda2npu_codemods.arguments import (
     started_use,
     use_elsewhere,
 )
+from cuda2npu_codemods.device_lists import holds_devices
 from cuda2npu_codemods.expressions import (
     is_backend,
     is_device,
@@ -287,6 +288,8 @@ def _index(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CST
     subscript = site.parent(element) if element else None
     if isinstance(subscript, cst.Subscript) and terminal(subscript) in _TYPE_FORMS:
         return subscript
+    if isinstance(subscript, cst.Subscript) and holds_devices(site, subscript.value):
+        return Use.DEVICE
     return Use.KEY
 
 
