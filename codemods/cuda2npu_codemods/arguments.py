@@ -95,6 +95,8 @@ _OPTION_FUNCTIONS = frozenset("add_argument add_option option argument Option Ar
 _OPTION_KEYWORDS = frozenset(["default", "choices", "const"])
 _DEFAULT_KEYWORDS = frozenset(["default", "default_factory", "factory", "value"])
 
+_QUESTIONS = frozenset("isinstance hasattr len int import_module".split())
+
 _STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins)) | {"torch"}
 """Packages whose functions are known: a string they take by position is no device."""
 
@@ -196,22 +198,25 @@ def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNo
     if _is_other_collective(site, call):
         return Use.FOREIGN
     if callee in _READERS:
-        if position == 0 and isinstance(call.func, cst.Attribute):
-            return Use.DEVICE if holds_devices(site, call.func.value) else Use.KEY
-        default = _read_default(call) or _own_function(site, callee, position)
-        return default if position else Use.KEY
+        return _read(site, position, call)
     if callee == "parametrize" and position == 1:
         return _parametrized(call)
     if callee in _ATTRIBUTE_SETTERS and position == 1:
         return Use.KEY
-    if callee == "len":
-        return _length(site, call)
-    if position == 0 and callee in ("isinstance", "hasattr", "int", "import_module"):
-        return None
+    if position == 0 and callee in _QUESTIONS:
+        return _length(site, call) if callee == "len" else None
     own = _own_function(site, callee, position)
     if own is not None or name is None:
         return own or Use.UNKNOWN_ARGUMENT
     return Use.TEXT if name.partition(".")[0] in _STANDARD else Use.UNKNOWN_ARGUMENT
+
+
+def _read(site: Site, position: int, call: cst.Call) -> Use | None:
+    """The key or the default of ``table.get(…)``, ``getattr(…)`` and the like."""
+    if position:
+        return _read_default(call) or _own_function(site, terminal(call.func), position)
+    table = call.func.value if isinstance(call.func, cst.Attribute) else None
+    return Use.DEVICE if table is not None and holds_devices(site, table) else Use.KEY
 
 
 def _length(site: Site, call: cst.Call) -> Use | None:

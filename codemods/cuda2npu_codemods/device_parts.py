@@ -10,7 +10,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.arguments import Use
-from cuda2npu_codemods.expressions import is_device, string, terminal, with_value
+from cuda2npu_codemods.expressions import is_device, string, with_value
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE
 
@@ -26,16 +26,23 @@ def part_edits(node: cst.SimpleString, site: Site) -> dict[cst.CSTNode, cst.CSTN
     subject = _subject(node, site)
     if subject is None:
         return {}
-    bounds = list(_bounds(subject, site))
+    own, bounds = [*_own_bounds(node, site)], [*_bounds(subject, site)]
     if len(bounds) != _count(subject, site) or _is_cut_before(subject, site):
         return None
-    if not bounds:
+    if not own and not bounds:
         return {}
     root = [*site.ancestors(node)][-1]
     literals = [part for part in _walk(root) if "cuda" in (string(part) or "")]
-    if len(literals) > 1 or not _agree(node, bounds, site):
+    length = len(string(node) or "")
+    if any(int(bound.value) != length for bound in own) or _is_in_container(node, site):
         return None
-    return {bound: cst.Integer(str(int(bound.value) - 1)) for bound in bounds}
+    if bounds and (len(literals) > 1 or any(int(b.value) not in (length, 5) for b in bounds)):
+        return None
+    return {bound: cst.Integer(str(int(bound.value) - 1)) for bound in (*own, *bounds)}
+
+
+def _is_in_container(node: cst.SimpleString, site: Site) -> bool:
+    return isinstance(site.parent(node), cst.Element)
 
 
 def _subject(node: cst.SimpleString, site: Site) -> cst.BaseExpression | None:
@@ -64,17 +71,34 @@ def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from _walk(child)
 
 
+def _own_bounds(node: cst.SimpleString, site: Site) -> Iterator[cst.Integer]:
+    """The end of the slice that the literal itself is compared with."""
+    comparison = next((a for a in site.ancestors(node) if isinstance(a, cst.Comparison)), None)
+    if comparison is None or isinstance(site.parent(node), cst.Arg):
+        return
+    for side in (comparison.left, *(target.comparator for target in comparison.comparisons)):
+        if isinstance(side, cst.Subscript):
+            yield from _ends(side)
+
+
 def _bounds(subject: cst.BaseExpression, site: Site) -> Iterator[cst.Integer]:
-    """The positions behind the name that this statement takes from the same expression."""
+    """The other positions behind a name that this statement takes from the same expression."""
     text = site.code(subject)
     for part in _walk([*site.ancestors(subject)][-1]):
         if not isinstance(part, cst.Subscript) or site.code(part.value) != text:
             continue
-        index = part.slice[0].slice
-        ends = (index.value,) if isinstance(index, cst.Index) else (index.lower, index.upper)
-        for end in ends:
-            if isinstance(end, cst.Integer) and _is_behind(end.evaluated_value):
-                yield end
+        holder = site.parent(part)
+        if isinstance(holder, cst.ComparisonTarget):
+            holder = site.parent(holder)
+        if not isinstance(holder, cst.Comparison) or "cuda" not in site.code(holder):
+            yield from _ends(part)
+
+
+def _ends(part: cst.Subscript) -> Iterator[cst.Integer]:
+    index = part.slice[0].slice
+    for end in (index.value,) if isinstance(index, cst.Index) else (index.lower, index.upper):
+        if isinstance(end, cst.Integer) and _is_behind(end.evaluated_value):
+            yield end
 
 
 def _is_behind(position: object) -> bool:
@@ -87,12 +111,19 @@ def _count(subject: cst.BaseExpression, site: Site) -> int:
         text = ast.dump(ast.parse(f"({site.code(subject)})", mode="eval").body)
     except SyntaxError:
         return 0
-    scope = next(iter(site.enclosing), site.file.tree)
-    found = 0
-    for part in ast.walk(scope):
-        if isinstance(part, ast.Subscript) and ast.dump(part.value) == text:
-            found += sum(map(_is_behind, _positions(part.slice)))
-    return found
+    scope = [*ast.walk(next(iter(site.enclosing), site.file.tree))]
+    compared = {
+        id(side)
+        for part in scope
+        if isinstance(part, ast.Compare) and "cuda" in ast.unparse(part)
+        for side in (part.left, *part.comparators)
+    }
+    return sum(
+        sum(map(_is_behind, _positions(part.slice)))
+        for part in scope
+        if isinstance(part, ast.Subscript) and id(part) not in compared
+        if ast.dump(part.value) == text
+    )
 
 
 def _positions(index: ast.expr) -> Iterator[object]:
@@ -108,16 +139,6 @@ def _is_cut_before(subject: cst.BaseExpression, site: Site) -> bool:
     )
 
 
-def _agree(node: cst.SimpleString, bounds: list[cst.Integer], site: Site) -> bool:
-    """Whether each position is the end of the literal, or of the name with its colon."""
-    length = len(string(node) or "")
-    behind = {length} if isinstance(site.parent(node), cst.ComparisonTarget) else {length, 5}
-    compared = any(isinstance(a, cst.Comparison) for a in site.ancestors(node))
-    plain = isinstance(site.parent(node), (cst.Arg, cst.Comparison, cst.ComparisonTarget))
-    lengths = {length} if compared and not isinstance(site.parent(node), cst.Arg) else behind
-    return plain and all(int(bound.value) in lengths for bound in bounds)
-
-
 @rule(
     "NPU123",
     "device-part-of-fixed-length",
@@ -129,11 +150,14 @@ def _agree(node: cst.SimpleString, bounds: list[cst.Integer], site: Site) -> boo
     "the test was left, and is false for an NPU. Test device.type and read device.index of a "
     "torch.device instead, or split at the colon",
     examples=(
-        report('def f(device):\n    if device.startswith("cuda:"):\n        return int(device[5:])'),
+        report(
+            'def f(device):\n    if device.startswith("cuda:"):\n        return int(device[5:])'
+        ),
         report('def f(device):\n    ok = device[:5] == "cuda"'),
         report('kind = str(x.device)[:4]\nif kind == "cuda": pass\ndevice = kind'),
+        report('def f(device):\n    ok = device[:4] == "cuda" and device[5:]\n    i = device[5:]'),
         report('def f(device):\n    ok = device[:4] in ("cuda", "cpu")'),
-        leave('def f(device):\n    ok = device[:4] == "cuda"'),
+        leave('def f(device):\n    a = device[:4] == "cuda"\n    b = device[:5] == "cuda:"'),
         leave('def f(device):\n    if device.startswith("cuda:"): return device.split(":")[1]'),
         leave('def f(key):\n    if key.startswith("cuda:"): return key[5:]'),
     ),

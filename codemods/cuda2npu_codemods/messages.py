@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
-from cuda2npu_codemods.expressions import matched, strings
+from cuda2npu_codemods.expressions import matched, string, strings, terminal
 from cuda2npu_codemods.triggers import MESSAGE_WORDS
 
 _CUDA_MESSAGE = re.compile(
@@ -41,6 +41,9 @@ _EXCEPTION_TEXT = re.compile(
         report("if 'out of memory' in str(e): pass"),
         report("import re\nok = re.search('CUDA error', msg)"),
         report("ok = str(e).startswith('CUDA out of memory')"),
+        report("with pytest.raises(RuntimeError, match='CUDA out of memory'): pass"),
+        report("with self.assertRaisesRegex(RuntimeError, 'CUDA error'): pass"),
+        leave("with pytest.raises(RuntimeError, match='shape'): pass"),
         report("if 'CUDA' in str(e): pass"),
         report("if 'cublas' in str(e).lower(): pass"),
         leave("if 'cuda' in str(device): pass"),
@@ -51,6 +54,9 @@ _EXCEPTION_TEXT = re.compile(
 )
 def cuda_error_text(node: cst.Comparison | cst.Call, site: Site) -> Report | None:
     if isinstance(node, cst.Call):
+        expected = _expected(node)
+        if expected is not None:
+            return _advice(expected)
         sides = matched(node)
     elif isinstance(node.comparisons[0].operator, (cst.In, cst.NotIn, cst.Equal)):
         sides = (node.left, node.comparisons[0].comparator)
@@ -60,8 +66,25 @@ def cuda_error_text(node: cst.Comparison | cst.Call, site: Site) -> Report | Non
         return None
     texts, where = strings(sides[0]), site.code(sides[1])
     text = next((text for text in texts if _relies_on_cuda(text, where)), None)
-    if text is None:
+    return None if text is None else _advice(text)
+
+
+_EXPECTS = ("raises", "assertRaisesRegex", "warns", "assertWarnsRegex", "RaisesExc")
+
+
+def _expected(call: cst.Call) -> str | None:
+    """The text that a test expects of an error: ``pytest.raises(RuntimeError, match=…)``."""
+    if terminal(call.func) not in _EXPECTS:
         return None
+    texts = [
+        string(arg.value) or ""
+        for index, arg in enumerate(call.args)
+        if (arg.keyword.value in ("match", "expected_regex") if arg.keyword else index == 1)
+    ]
+    return next(filter(_CUDA_MESSAGE.search, texts), None)
+
+
+def _advice(text: str) -> Report:
     advice = (
         "catch torch.OutOfMemoryError (torch 2.5 or newer) instead"
         if "memory" in text.lower()

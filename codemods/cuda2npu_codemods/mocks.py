@@ -14,7 +14,7 @@ from cuda2npu_codemods.receivers import may_be_own
 from cuda2npu_codemods.triggers import GETATTR_WORDS, MOCK_WORDS
 
 _DOTTED = re.compile(r"((?:\w+\.)*?)(torch\.cuda(?:\.\w+)*)")
-_PATCHES = ("patch", "setattr", "delattr", "import_module", "spy", "stub", "object", "resolve_name")
+PATCHES = ("patch", "setattr", "delattr", "import_module", "spy", "stub", "object", "resolve_name")
 
 
 _TRAIN = {"pkg/train.py": "import torch\nok = torch.cuda.is_available()"}
@@ -27,7 +27,7 @@ def _patched(node: cst.SimpleString, site: Site) -> tuple[str, str] | None:
     call = site.parent(arg) if isinstance(arg, cst.Arg) else None
     if match is None or not isinstance(call, cst.Call) or call.args[0] is not arg:
         return None
-    return (match[1], match[2]) if terminal(call.func) in _PATCHES else None
+    return (match[1], match[2]) if terminal(call.func) in PATCHES else None
 
 
 def _new_name(prefix: str, name: str, site: Site) -> str | None:

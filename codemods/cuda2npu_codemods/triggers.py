@@ -148,6 +148,9 @@ INT8_WORDS = ("load_in_8bit=True",)
 FAISS_WORDS = ("StandardGpuResources", "index_cpu_to_", "GpuIndex")
 
 MOCK_WORDS = ("torch.cuda",)
+METHOD_WORDS = ("Tensor.cuda", "Module.cuda")
+FORK_WORDS = ("fork_rng",)
+ONNX_WORDS = ("bind_input", "bind_output", "bind_ortvalue", "ortvalue_from_")
 GETATTR_WORDS = ('"cuda"', "'cuda'")
 
 NPU_WORDS = ("torch_npu", "torch.npu", ".npu.")
@@ -190,6 +193,8 @@ WORDS: tuple[str, ...] = tuple(
             *APEX_BACKEND_WORDS,
             *FAISS_WORDS,
             *MOCK_WORDS,
+            *FORK_WORDS,
+            *ONNX_WORDS,
             *NPU_WORDS,
             *JIT_WORDS,
             *SCRIPT_WORDS,
