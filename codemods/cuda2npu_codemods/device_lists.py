@@ -32,7 +32,8 @@ def _runs_over(site: Site, node: cst.Name) -> bool:
     loop = _loop(site, node)
     if loop is not None:
         return holds_devices(site, loop.iter)
-    if site.bindings(node.value) != (None,):
+    bindings = site.bindings(node.value)
+    if not bindings or any(bindings):
         return False
     scope = next(iter(site.enclosing), site.file.tree)
     return any(

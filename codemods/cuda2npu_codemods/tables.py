@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
+from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.expressions import (
     denotes,
     is_device,
@@ -17,6 +18,7 @@ from cuda2npu_codemods.expressions import (
     string,
     terminal,
 )
+from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import HOST_DEVICES, OTHER_ACCELERATORS, names_device
 
 
@@ -43,6 +45,39 @@ def lookup_by_device(node: cst.Subscript, site: Site) -> Report | None:
     if not isinstance(call, cst.Call) or terminal(call.func) != "get" or len(call.args) != 2:
         return None
     return Report() if is_device(site, call.args[0].value) else None
+
+
+@rule(
+    "NPU124",
+    "built-device-name-left",
+    on=(cst.FormattedString, cst.BinaryOperation),
+    words=("cuda:",),
+    fix=FixLevel.NONE,
+    why="a built name of a CUDA device is a key, or goes into a collection of which the file does "
+    "not show what else is in it; it was left: if names of the NPU's devices are looked up there, "
+    "or it is handed to torch, write npu: here and in what is compared with it",
+    examples=(
+        report('memory = {}\nfor i in range(n): memory[f"cuda:{i}"] = 0'),
+        report('names = []\nfor i in range(n): names.append("cuda:" + str(i))'),
+        leave('memory = {f"cuda:{i}": 0 for i in range(n)}\nmemory["cuda:0"] += 1'),
+        leave('devices = []\nfor i in range(n): devices.append(f"cuda:{i}")'),
+        leave('print(f"cuda:{i}")'),
+        leave('torch.load(f, map_location={f"cuda:{i}": "cpu"})'),
+        leave('import numpy as np\nlog.info("cuda:" + str(i))'),
+    ),
+)
+def built_device_name_left(
+    node: cst.FormattedString | cst.BinaryOperation, site: Site
+) -> Report | None:
+    if not re.fullmatch(r"""f['"]cuda:\{[^{}]*\}['"]|['"]cuda:['"] \+ .*""", site.code(node)):
+        return None
+    holder = site.parent(node)
+    if isinstance(holder, cst.Arg):
+        call = site.parent(holder)
+        collects = isinstance(call, cst.Call) and terminal(call.func) in ("append", "add")
+        return Report() if collects and use_of(site, node) is Use.TEXT else None
+    is_key = isinstance(holder, cst.Index) and use_of(site, node) is Use.KEY
+    return Report() if is_key else None
 
 
 _CUDA_VALUE = re.compile(r"\bcuda\b|['\"](nccl|cuda(:\d+)?)['\"]")
