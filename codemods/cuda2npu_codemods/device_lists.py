@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 
 import libcst as cst
@@ -11,11 +12,14 @@ from cuda2npu.rule import Site
 from cuda2npu_codemods.expressions import last_name, terminal
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE
 
+_NAME = re.compile(r"""['"]cuda:""")
 _COPIES = ("list", "tuple", "set", "frozenset")
 
 
 def holds_devices(site: Site, node: cst.CSTNode) -> bool:
     """Whether an expression is a collection of names like ``f"cuda:{i}"``, or one of them."""
+    if not _NAME.search(site.file.text):
+        return False
     if isinstance(node, cst.Name):
         return any(map(_builds, _values(site, node))) or _runs_over(site, node)
     if isinstance(node, cst.Attribute):
@@ -96,9 +100,9 @@ def _is_device_name(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_text(node.left, DEVICE_TEMPLATE.fullmatch)
     if isinstance(node, ast.Call):
-        func = node.func
-        formats = isinstance(func, ast.Attribute) and func.attr == "format"
-        return formats and _is_text(func.value, DEVICE_TEMPLATE.fullmatch)
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "format":
+            return False
+        return _is_text(node.func.value, DEVICE_TEMPLATE.fullmatch)
     return _is_text(node, DEVICE.fullmatch)
 
 

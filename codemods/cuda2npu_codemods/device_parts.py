@@ -14,6 +14,7 @@ from cuda2npu_codemods.expressions import is_device, string, with_value
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE
 
+_POSITION = re.compile(r"\[\s*(\d*\s*:\s*)?([4-9]|\d\d+)\b")
 _SHORTEST = len("cuda")
 
 
@@ -24,7 +25,7 @@ def part_edits(node: cst.SimpleString, site: Site) -> dict[cst.CSTNode, cst.CSTN
     ``d.startswith("cuda:")`` move together with the literal, or the literal stays, too.
     """
     subject = _subject(node, site)
-    if subject is None:
+    if subject is None or not _POSITION.search(site.file.text):
         return {}
     own, bounds = [*_own_bounds(node, site)], [*_bounds(subject, site)]
     if len(bounds) != _count(subject, site) or _is_cut_before(subject, site):
@@ -96,7 +97,11 @@ def _bounds(subject: cst.BaseExpression, site: Site) -> Iterator[cst.Integer]:
 
 def _ends(part: cst.Subscript) -> Iterator[cst.Integer]:
     index = part.slice[0].slice
-    for end in (index.value,) if isinstance(index, cst.Index) else (index.lower, index.upper):
+    if isinstance(index, cst.Slice):
+        ends = (index.lower, index.upper)
+    else:
+        ends = (index.value, None) if isinstance(index, cst.Index) else (None, None)
+    for end in ends:
         if isinstance(end, cst.Integer) and _is_behind(end.evaluated_value):
             yield end
 
