@@ -78,7 +78,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return get_close_matches(word, list(known), n=1, cutoff=0)[0]
 
 
-def nearest_code(code: str, known: Iterable[str]) -> str:
+def unknown_code(code: str, known: Iterable[str]) -> str:
+    """What to say of a code that no rule has, nor a beginning of its code."""
+    if not any(map(str.isdecimal, code)):
+        return f"no rule has a code that begins with {code!r}. `cuda2npu rules` lists them all."
+    return (
+        f"no rule has the code {code!r}; the nearest is {_nearest_code(code, known)}. "
+        "`cuda2npu rules` lists them all."
+    )
+
+
+def _nearest_code(code: str, known: Iterable[str]) -> str:
     """The known code with the nearest number; a beginning such as ``NPU1`` counts as 100."""
 
     def number(text: str) -> int:
@@ -161,10 +171,7 @@ def _codes(given: tuple[str, ...] | None, place: str) -> tuple[str, ...]:
     known = rule_codes()
     for code in given:
         if not code or not any(rule.startswith(code) for rule in known):
-            raise UsageError(
-                f"{place}: no rule has the code {code!r}; the nearest is "
-                f"{nearest_code(code, known)}. `cuda2npu rules` lists them all."
-            )
+            raise UsageError(f"{place}: {unknown_code(code, known)}")
     return given
 
 

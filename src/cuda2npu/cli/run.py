@@ -128,6 +128,7 @@ class Run:
         return collect(project_files(jobs, self.config.exclude), self.config.options)
 
     def stdin(self, name: str, show: Callable[[Outcome], None]) -> None:
+        self.summary.is_stdin = True
         data = _read_stdin()
         if name != "<stdin>" and self.config.exclude.covers_named(Path(name)):
             self.summary.skipped([name])

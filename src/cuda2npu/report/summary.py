@@ -33,6 +33,7 @@ class Summary:
         self.last = ""
         """The file that was done last; files are done in order."""
         self.generated: list[str] = []
+        self.is_stdin = False
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome. In check every finding is shown, else those that remain."""
@@ -200,7 +201,8 @@ class Summary:
         if self.errors:
             return "mend the files named above and run the same command again."
         if self.mode is Mode.DIFF and self.changed:
-            return "run the same command without --diff to write these changes."
+            aim = "print the rewritten source" if self.is_stdin else "write these changes"
+            return f"run the same command without --diff to {aim}."
         if self.findings:
             return "go through the findings; `cuda2npu rules CODE` explains one and what to do."
         if self.changed:
