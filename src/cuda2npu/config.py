@@ -24,6 +24,7 @@ class Settings(NamedTuple):
     exclude: tuple[str, ...] | None = None
     jobs: int | None = None
     baseline: str | None = None
+    force_exclude: bool | None = None
 
 
 class Config(NamedTuple):
@@ -37,7 +38,7 @@ class Config(NamedTuple):
 
 KEYS = tuple(name.replace("_", "-") for name in Settings._fields)
 _LISTS = ("select", "ignore", "exclude")
-_SWITCHES = ("preserve-numerics", "unsafe")
+_SWITCHES = ("preserve-numerics", "unsafe", "force-exclude")
 
 
 def configure(command_line: Settings, first_path: str) -> Config:
@@ -62,7 +63,8 @@ def configure(command_line: Settings, first_path: str) -> Config:
         target=_target(*value("target")),
         torch_npu=_release(*value("torch_npu")),
     )
-    exclude = Exclude(patterns or (), file.parent if file and in_config else None)
+    base = file.parent if file and in_config else None
+    exclude = Exclude(patterns or (), base, force=bool(value("force_exclude")[0]))
     baseline = command_line.baseline
     if baseline is None and file is not None and in_file.baseline is not None:
         baseline = str(file.parent / in_file.baseline)

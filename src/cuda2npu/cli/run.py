@@ -59,6 +59,8 @@ class Run:
         self.stdout_color = wants_color(color, sys.stdout)
         self.stderr_color = wants_color(color, sys.stderr)
         self.summary = Summary(mode, self.stderr_color)
+        if config.exclude.force:
+            self.summary.by_hand = " without --force-exclude"
         self.accepted = False
         """Whether findings are no failure."""
         self._cluster: Cluster | None = None
