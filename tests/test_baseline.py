@@ -157,6 +157,17 @@ def test_sarif_says_that_results_are_new(project: Path) -> None:
     assert not any("baselineState" in result for result in results())
 
 
+def test_a_folder_whose_name_is_no_utf_8(project: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(project) + b"/caf\xe9"))
+    folder.mkdir()
+    (folder / "a.py").write_text(A)
+    assert f"{FILE} holds 6 findings now" in write(project)
+    assert r'"caf\udce9/a.py"' in (project / FILE).read_text(encoding="utf-8")
+    assert check(project) == []
+    (folder / "a.py").write_text(A + NEW)
+    assert [line for _, line in check(project)] == [5]
+
+
 def test_standard_input_with_a_name(project: Path) -> None:
     arguments = ("check", "-", "--baseline", FILE, "--stdin-filename", "a.py")
     assert run(*arguments, cwd=project, stdin=A.encode()).returncode == 0

@@ -78,6 +78,7 @@ class TestExitCodes:
             (("check", "--format", "xml", "a.py"), b"none of full, concise, json, github, sarif"),
             (("check", "--select", "NPU1x1", "a.py"), b"no rule has the code 'NPU1x1'"),
             (("check", "--ignore", "NPU998", "a.py"), b"the nearest is NPU"),
+            (("check", "--select", "XXX", "a.py"), b"a code that begins with 'XXX'. `cuda2npu"),
             (("check", "--color", "pink", "a.py"), b"none of auto, always, never"),
             (("check", "--jobs", "0", "a.py"), b"--jobs: must be at least 1"),
             (("check", "--jobs", "many", "a.py"), b"'--jobs'"),
@@ -214,6 +215,12 @@ class TestStdin:
         assert done.stdout.startswith(b"src/a.py:3:")
         patch = run("rewrite", "-", "--diff", *name, cwd=tmp_path, stdin=CUDA.encode())
         assert patch.stdout.startswith(b"--- a/src/a.py\n+++ b/src/a.py\n")
+        assert b"without --diff to print the rewritten source." in patch.stderr
+
+    def test_forced_excludes(self, tmp_path: Path) -> None:
+        forced = ("--force-exclude", "--stdin-filename", "build/a.py")
+        done = run("rewrite", "-", *forced, cwd=tmp_path, stdin=CUDA.encode())
+        assert done.stdout == CUDA.encode()
 
     def test_what_remains_goes_to_stderr(self, tmp_path: Path) -> None:
         done = run("rewrite", "-", cwd=tmp_path, stdin=BY_HAND.encode())

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from repository import git
 
 from cuda2npu import files, writing
 from cuda2npu.exclude import Exclude
@@ -32,6 +33,37 @@ class TestDiscover:
     def test_folder_gives_known_files_in_order(self, tmp_path: Path) -> None:
         make(tmp_path, "b.py", "a.py", "sub/c.pyi", "sub/d.txt", "z.ipynb")
         assert below(tmp_path, tmp_path) == ["a.py", "b.py", "sub/c.pyi", "z.ipynb"]
+
+    def test_scripts_without_a_suffix(self, tmp_path: Path) -> None:
+        make(tmp_path, "README", "bin/notes")
+        scripts = {
+            "train": b"#!/usr/bin/env python3\n",
+            "launch": b"#!/bin/bash\n",
+            "other": b"#!/usr/bin/perl\n",
+            "binary": b"\x7fELF\0",
+            "empty": b"",
+            "named.txt": b"#!/bin/bash\n",
+        }
+        for name, data in scripts.items():
+            (tmp_path / "bin" / name).write_bytes(data)
+        (tmp_path / "bin" / "nowhere").symlink_to("nix")
+        os.mkfifo(tmp_path / "bin" / "pipe")
+        plan = files.discover([str(tmp_path)], Exclude())
+        found = [Path(job.path).name for job in plan.jobs]
+        assert (found, plan.errors) == (["launch", "train"], [])
+
+    def test_a_script_that_cannot_be_opened_is_no_error(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make(tmp_path, "a.py", "secret")
+
+        def refuse(*_: object, **__: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("builtins.open", refuse)
+        plan = files.discover([str(tmp_path)], Exclude())
+        assert [Path(job.path).name for job in plan.jobs] == ["a.py"]
+        assert plan.errors == []
 
     def test_default_excludes(self, tmp_path: Path) -> None:
         make(
@@ -74,6 +106,32 @@ class TestDiscover:
         plan = files.discover(["a.py", "src/gen/b.py"], exclude)
         assert [job.path for job in plan.jobs] == expected
         assert len(plan.excluded) == 2 - len(expected)
+
+    def test_forced_excludes_hold_for_named_files(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "src").mkdir()
+        git("init", "-q", cwd=tmp_path)
+        git("init", "-q", cwd=tmp_path / "src")
+        names = ("a.py", "build/b.py", "c_pb2.py", "venv/d.py", "ours/build/e.py", "README", "f.md")
+        make(tmp_path, *names, "src/g.py", "mine/h.py", "requirements/dev.txt")
+        named = [*names, "src/g.py", "mine/h.py", "requirements/dev.txt", "nix.py"]
+        patterns = ["!ours/build/", "mine/"]
+        plan = files.discover(named, Exclude(patterns, base=tmp_path, force=True))
+        assert [job.path for job in plan.jobs] == [
+            "a.py",
+            "ours/build/e.py",
+            "requirements/dev.txt",
+        ]
+        assert not any(job.meant for job in plan.jobs)
+        assert plan.left_out == {"build/": 1, "*_pb2.py": 1, "src/": 1}
+        assert plan.excluded == ["venv/d.py", "mine/h.py"]
+        assert [error.path for error in plan.errors] == ["nix.py"]
+        elsewhere = files.discover(named, Exclude(base=tmp_path / "mine", force=True))
+        assert set(elsewhere.left_out) == {"build/", "*_pb2.py", "ours/build/", "src/"}
+        by_hand = files.discover(named, Exclude(patterns, base=tmp_path))
+        assert {"build/b.py", "c_pb2.py", "venv/d.py", "src/g.py"} < {j.path for j in by_hand.jobs}
 
     def test_each_file_once(self, tmp_path: Path) -> None:
         make(tmp_path, "a.py", "sub/b.py")

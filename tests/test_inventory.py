@@ -212,7 +212,7 @@ class TestInventory:
 
     def test_text(self, inventory: Inventory) -> None:
         lines = "\n".join(overview(inventory))
-        assert "3 of 6 findings (50 %) are automatic, and 1 of 3 files need nothing else." in lines
+        assert "3 of 6 findings (50 %) are automatic, and 1 of 3 files needs nothing else." in lines
         assert "    2 of 3    b.py" in lines
         assert "Custom kernels" not in lines
 

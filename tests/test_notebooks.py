@@ -231,6 +231,23 @@ class TestPlaces:
         line = data.decode().split("\n")[finding.line - 1]
         assert line[finding.column - 1 : finding.end_column - 1] == "cuda"
 
+    @pytest.mark.parametrize(
+        ("cell", "found"),
+        [
+            ("%set_env CUDA_VISIBLE_DEVICES 0", ["NPU820"]),
+            ("%env CUDA_VISIBLE_DEVICES 0", ["NPU820"]),
+            ("%env CUDA_VISIBLE_DEVICES=0", ["NPU820"]),
+            ("%run train.py --device cuda", ["NPU824"]),
+            ("%run -i setup --device cuda", []),
+            ("%env HOME cuda", []),
+        ],
+    )
+    def test_magics_that_set_variables_and_run_programs(self, cell: str, found: list[str]) -> None:
+        data = dumped(cell)
+        after, result = rewrite(data)
+        assert after is data
+        assert [finding.code for finding in result.findings] == found
+
     def test_comments_keep_rules_away(self) -> None:
         _, result = rewrite(dumped("import torch", "x.cuda()  # cuda2npu: ignore[NPU101]"))
         assert not result.findings

@@ -86,7 +86,8 @@ class Baseline:
         now = {name: self._now(name) for name in names}
         try:
             with writing.temporary(self.path.resolve().parent) as name:
-                Path(name).write_bytes(_text(now).encode())
+                # A name that is no UTF-8 holds surrogates, which JSON writes as \udcXX.
+                Path(name).write_bytes(_text(now).encode(errors="backslashreplace"))
                 writing.put_in_place(name, self.path)
         except OSError as error:
             raise UsageError(f"{self.path}: cannot be written: {error.strerror}") from None

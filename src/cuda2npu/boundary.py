@@ -55,6 +55,20 @@ class Boundary:
             self._left_out[name] = self._left_out.get(name, 0) + files
 
 
+def foreign(path: Path, exclude: Exclude) -> str | None:
+    """The vendored folder, submodule or kind of files that a named file belongs to, if any."""
+    base = exclude.start(path)
+    in_git = any((above / ".git").exists() for above in (base, *base.parents))
+    for relative, is_folder in exclude.steps(path):
+        kind = exclude.vendored(relative, folder=is_folder)
+        if is_folder and (kind or (in_git and (base / relative / ".git").exists())):
+            if not exclude.takes_in(relative):
+                return f"{relative}/"
+        elif kind or exclude.matches(relative, folder=is_folder):
+            return kind
+    return None
+
+
 def _count(folder: Path) -> int:
     """The files of a folder that would be read, up to a limit that makes the number idle."""
     found = (name for _, _, names in os.walk(folder) for name in names if format_of(name))

@@ -24,6 +24,7 @@ class Settings(NamedTuple):
     exclude: tuple[str, ...] | None = None
     jobs: int | None = None
     baseline: str | None = None
+    force_exclude: bool | None = None
 
 
 class Config(NamedTuple):
@@ -37,7 +38,7 @@ class Config(NamedTuple):
 
 KEYS = tuple(name.replace("_", "-") for name in Settings._fields)
 _LISTS = ("select", "ignore", "exclude")
-_SWITCHES = ("preserve-numerics", "unsafe")
+_SWITCHES = ("preserve-numerics", "unsafe", "force-exclude")
 
 
 def configure(command_line: Settings, first_path: str) -> Config:
@@ -62,7 +63,8 @@ def configure(command_line: Settings, first_path: str) -> Config:
         target=_target(*value("target")),
         torch_npu=_release(*value("torch_npu")),
     )
-    exclude = Exclude(patterns or (), file.parent if file and in_config else None)
+    base = file.parent if file and in_config else None
+    exclude = Exclude(patterns or (), base, force=bool(value("force_exclude")[0]))
     baseline = command_line.baseline
     if baseline is None and file is not None and in_file.baseline is not None:
         baseline = str(file.parent / in_file.baseline)
@@ -78,7 +80,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return get_close_matches(word, list(known), n=1, cutoff=0)[0]
 
 
-def nearest_code(code: str, known: Iterable[str]) -> str:
+def unknown_code(code: str, known: Iterable[str]) -> str:
+    """What to say of a code that no rule has, nor a beginning of its code."""
+    if not any(map(str.isdecimal, code)):
+        return f"no rule has a code that begins with {code!r}. `cuda2npu rules` lists them all."
+    return (
+        f"no rule has the code {code!r}; the nearest is {_nearest_code(code, known)}. "
+        "`cuda2npu rules` lists them all."
+    )
+
+
+def _nearest_code(code: str, known: Iterable[str]) -> str:
     """The known code with the nearest number; a beginning such as ``NPU1`` counts as 100."""
 
     def number(text: str) -> int:
@@ -161,10 +173,7 @@ def _codes(given: tuple[str, ...] | None, place: str) -> tuple[str, ...]:
     known = rule_codes()
     for code in given:
         if not code or not any(rule.startswith(code) for rule in known):
-            raise UsageError(
-                f"{place}: no rule has the code {code!r}; the nearest is "
-                f"{nearest_code(code, known)}. `cuda2npu rules` lists them all."
-            )
+            raise UsageError(f"{place}: {unknown_code(code, known)}")
     return given
 
 

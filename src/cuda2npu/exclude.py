@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -33,11 +33,15 @@ class Exclude:
 
     ``base`` is the folder that patterns with a slash are anchored at; None is the folder that
     the user named on the command line, and the working folder for a path named there.
+    ``force`` has the default patterns hold for named paths, too.
     """
 
-    def __init__(self, patterns: Iterable[str] = (), base: Path | None = None) -> None:
+    def __init__(
+        self, patterns: Iterable[str] = (), base: Path | None = None, *, force: bool = False
+    ) -> None:
         self._patterns = _compile_all(tuple(patterns))
         self._base = base
+        self.force = force
 
     def prefix(self, folder: Path) -> str:
         """What leads a path relative to ``folder`` to make it relative to the base."""
@@ -64,32 +68,45 @@ class Exclude:
         return found is not None and found.negated
 
     def _decisive(self, relative: str, folder: bool) -> _Pattern | None:
-        every = (*_compile_all(DEFAULT_EXCLUDE), *_compile_all(VENDORED), *self._patterns)
-        return _decisive(every, relative, folder)
+        return _decisive(self._every(), relative, folder)
+
+    def _every(self) -> tuple[_Pattern, ...]:
+        return (*_compile_all(DEFAULT_EXCLUDE), *_compile_all(VENDORED), *self._patterns)
 
     def covers_named(self, path: Path) -> bool:
-        """Whether the user's own patterns leave out a path that is named by itself.
+        """Whether the patterns leave out a path that is named by itself.
 
-        Hooks name every changed file. The default patterns do not count: who names a file
-        below ``build/`` means it.
+        Hooks name every changed file. The default patterns count only by ``force``: who names
+        a file below ``build/`` by hand means it.
         """
-        if not self._patterns:
-            return False
-        parts = self._parts(path)
-        folder = path.is_dir()
-        return any(
-            _matches(self._patterns, "/".join(parts[:end]), folder or end < len(parts))
-            for end in range(1, len(parts) + 1)
+        patterns = self._every() if self.force else self._patterns
+        return bool(patterns) and any(
+            _matches(patterns, part, folder) for part, folder in self.steps(path)
         )
 
+    def steps(self, path: Path) -> Iterator[tuple[str, bool]]:
+        """A path and the folders above it, from the base, and whether each one is a folder."""
+        parts = self._parts(path)
+        for end in range(1, len(parts) + 1):
+            yield "/".join(parts[:end]), end < len(parts) or path.is_dir()
+
+    def start(self, path: Path) -> Path:
+        """The folder that the steps of a path begin in; by ``force`` they do so beside the base."""
+        base, here = (self._base or Path()).resolve(), Path.cwd()
+        return here if self.force and not _real(path).is_relative_to(base) else base
+
     def _parts(self, path: Path) -> tuple[str, ...]:
-        real = path.parent.resolve() / path.name if path.name not in ("", "..") else path.resolve()
-        base = (self._base or Path()).resolve()
-        return real.relative_to(base).parts if real.is_relative_to(base) else (real.name,)
+        real, start = _real(path), self.start(path)
+        return real.relative_to(start).parts if real.is_relative_to(start) else (real.name,)
 
     def folders(self, prefix: str) -> Callable[[str], bool]:
         """Says of a folder whether it is left out."""
         return lambda relative: self.matches(prefix + relative, folder=True)
+
+
+def _real(path: Path) -> Path:
+    """The path with its folders resolved; a link keeps its own name."""
+    return path.parent.resolve() / path.name if path.name not in ("", "..") else path.resolve()
 
 
 def _matches(patterns: tuple[_Pattern, ...], relative: str, folder: bool) -> bool:

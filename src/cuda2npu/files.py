@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cuda2npu.boundary import Boundary
+from cuda2npu.boundary import Boundary, foreign
 from cuda2npu.exclude import Exclude
-from cuda2npu.formats import FORMATS, format_of, format_of_script, is_data
+from cuda2npu.formats import FORMATS, HEAD, format_of, format_of_script, is_data
 from cuda2npu.model import FileError, SourceError, UsageError
 
 CUDA_SOURCES = (".cu", ".cuh")
@@ -34,6 +34,13 @@ class Job(NamedTuple):
     """The folder of ``--output``, which nothing is written outside of."""
     named: bool = False
     """Whether the user named this very file."""
+    as_found: bool = False
+    """Whether it is done as if it were found in a folder all the same: ``--force-exclude``."""
+
+    @property
+    def meant(self) -> bool:
+        """Whether the user wants this file done, whatever it says of itself."""
+        return self.named and not self.as_found
 
 
 class Copy(NamedTuple):
@@ -80,7 +87,7 @@ def discover(paths: Iterable[str], exclude: Exclude) -> Plan:
                 else:
                     _add(plan.jobs, job, f"{root.rstrip('/')}/{found.relative}", seen)
         else:
-            job = Job(name, _root_of(path), named=True)
+            job = Job(name, _root_of(path), named=True, as_found=exclude.force)
             _add(plan.jobs, job, str(path.resolve()), seen)
     _insert_links(plan.jobs, links, seen)
     return plan
@@ -90,14 +97,46 @@ def _usable(paths: Iterable[str], exclude: Exclude, plan: Plan) -> Iterator[tupl
     """The paths that are folders or files to read; the plan is told what becomes of others."""
     for name in paths:
         path = Path(name)
-        if name and exclude.covers_named(path):
-            plan.excluded.append(name)
+        if name and _leaves_out(name, path, exclude, plan):
             continue
         fault = _fault(path) if name else "an empty path; . is the working folder"
         if fault is None:
             yield name, path
         else:
             plan.errors.append(FileError(name or '""', fault))
+
+
+def _leaves_out(name: str, path: Path, exclude: Exclude, plan: Plan) -> bool:
+    """Whether a named path is not to be done; the plan is told of what could be."""
+    kind = foreign(path, exclude) if exclude.force else None
+    if kind is not None:
+        plan.left_out[kind] = plan.left_out.get(kind, 0) + 1
+    elif exclude.covers_named(path):
+        plan.excluded.append(name)
+    elif not exclude.force or not path.is_file():
+        return False
+    elif is_data(name, size(name)):
+        plan.large.append(name)
+    else:
+        return not _is_read(name, path)
+    return True
+
+
+def _is_read(name: str, file: Path | os.DirEntry[str]) -> bool:
+    """Whether a file is of a known format by its name or, without a suffix, by its first line."""
+    if format_of(name) is not None:
+        return True
+    is_script = "." not in file.name and _is_file(file)
+    return is_script and format_of_script(_head(file)) is not None
+
+
+def _head(file: Path | os.DirEntry[str]) -> bytes:
+    """The first bytes of a file; none of one that cannot be read."""
+    try:
+        with open(file, "rb", buffering=0) as stream:  # noqa: PTH123
+            return stream.read(HEAD)
+    except OSError:
+        return b""
 
 
 def _fault(path: Path) -> str | None:
@@ -108,7 +147,7 @@ def _fault(path: Path) -> str | None:
             return None
         if not stat.S_ISREG(mode):
             return "is not a regular file; - reads standard input"
-        return None if format_of(path.name) else _fault_of_source(path)
+        return None if format_of(str(path)) else _fault_of_source(path)
     except (FileNotFoundError, NotADirectoryError):
         return "no such file or folder"
     except OSError as error:
@@ -178,14 +217,14 @@ def walk(folder: Path, exclude: Exclude, plan: Plan) -> Iterator[_Found]:
         if relative.endswith(CUDA_SOURCES):
             if ours.has(relative):
                 plan.cuda_sources.append(join(str(folder), relative))
-        elif format_of(relative) and ours.has(relative) and _is_file(entry):
+        elif _is_read(relative, entry) and ours.has(relative) and _is_file(entry):
             if is_data(relative, size(entry.path)):
                 plan.large.append(join(str(folder), relative))
             else:
                 yield _Found(relative, entry.is_symlink())
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def _is_file(entry: Path | os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
     except OSError:  # a link that leads to itself
@@ -219,7 +258,9 @@ def plan_output(paths: Iterable[str], exclude: Exclude, output: Path) -> Plan:
             for item in _folder_output(name, exclude, output, plan):
                 _place(plan, item, sources)
         else:
-            job = Job(name, _root_of(path), str(output / path.name), str(output), named=True)
+            target = str(output / path.name)
+            root, forced = _root_of(path), exclude.force
+            job = Job(name, root, target, str(output), named=True, as_found=forced)
             _place(plan, job, sources)
     _refuse_clashes(sources, output)
     return plan

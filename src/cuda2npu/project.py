@@ -278,7 +278,7 @@ def load(job: Job, mode: Mode) -> _Item:
     except OSError as error:
         return Outcome(job.path, error=f"cannot be read: {error.strerror}")
     triggered = formats.has_trigger(data, job.path)
-    generated = triggered and not job.named and is_generated(data)
+    generated = triggered and not job.meant and is_generated(data)
     if triggered and not generated:
         return job, data
     copied = mode is Mode.WRITE and job.output is not None
@@ -297,9 +297,9 @@ def transform(
     job: Job, data: bytes, options: Options, mode: Mode, knowledge: Knowledge | None = None
 ) -> Outcome:
     """Rewrite the bytes of one file, a pure function. What goes wrong concerns it alone."""
-    if job.named and options.target is Target.SHIM:
+    if job.meant and options.target is Target.SHIM:
         options = replace(options, named=True)
-    return convert_bytes(job.path, data, options, mode, knowledge, strict=job.named)
+    return convert_bytes(job.path, data, options, mode, knowledge, strict=job.meant)
 
 
 def store(job: Job, data: bytes, outcome: Outcome) -> Outcome:

@@ -16,6 +16,7 @@ from cuda2npu.cli.options import (
     DiffBase,
     ExcludeGlobs,
     ExecutorUrl,
+    ForceExclude,
     Ignore,
     Jobs,
     Paths,
@@ -62,6 +63,7 @@ def check(
     target: TargetName = None,
     torch_npu: Release = None,
     exclude: ExcludeGlobs = None,
+    force_exclude: ForceExclude = None,
     jobs: Jobs = None,
     executor: ExecutorUrl = None,
     baseline: BaselineFile = None,
@@ -75,7 +77,7 @@ def check(
         check_format(format)
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
-            as_tuple(exclude), jobs, baseline,
+            as_tuple(exclude), jobs, baseline, force_exclude,
         )  # fmt: skip
         config = configured(settings, paths, stdin_filename)
         narrowed = Narrowed(config, paths, diff_base, write_baseline)
@@ -142,6 +144,7 @@ def rewrite(
     target: TargetName = None,
     torch_npu: Release = None,
     exclude: ExcludeGlobs = None,
+    force_exclude: ForceExclude = None,
     jobs: Jobs = None,
     executor: ExecutorUrl = None,
     stdin_filename: StdinName = "<stdin>",
@@ -153,7 +156,7 @@ def rewrite(
             raise UsageError("--output goes neither with --diff nor with stdin")
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
-            as_tuple(exclude), jobs,
+            as_tuple(exclude), jobs, force_exclude=force_exclude,
         )  # fmt: skip
         mode = Mode.DIFF if diff else Mode.WRITE
         run = Run(mode, configured(settings, paths, stdin_filename), color)

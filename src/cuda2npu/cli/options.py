@@ -50,6 +50,13 @@ ExcludeGlobs = Annotated[
         "--exclude", metavar="GLOB", help="Leave these out, as .gitignore; named files, too."
     ),
 ]
+ForceExclude = Annotated[
+    bool | None,
+    typer.Option(
+        "--force-exclude/--no-force-exclude",
+        help="Do named files as those of a folder: leave out vendored, generated, unknown ones.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", metavar="N", help="Worker processes; the default is all cores."),

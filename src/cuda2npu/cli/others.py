@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cuda2npu.cli.options import ERROR, usage_errors
-from cuda2npu.config import nearest_code
+from cuda2npu.config import unknown_code
 from cuda2npu.model import UsageError
 from cuda2npu.report import Output
 
@@ -26,9 +26,7 @@ def rules(
             print_rules(load_rules())
             return
         if code.upper() not in known:
-            raise UsageError(
-                f"no rule has the code {code!r}; the nearest is {nearest_code(code, known)}"
-            )
+            raise UsageError(unknown_code(code, known))
     print_rule(known[code.upper()])
 
 

@@ -59,6 +59,8 @@ class Run:
         self.stdout_color = wants_color(color, sys.stdout)
         self.stderr_color = wants_color(color, sys.stderr)
         self.summary = Summary(mode, self.stderr_color)
+        if config.exclude.force:
+            self.summary.by_hand = " without --force-exclude"
         self.accepted = False
         """Whether findings are no failure."""
         self._cluster: Cluster | None = None
@@ -128,6 +130,7 @@ class Run:
         return collect(project_files(jobs, self.config.exclude), self.config.options)
 
     def stdin(self, name: str, show: Callable[[Outcome], None]) -> None:
+        self.summary.is_stdin = True
         data = _read_stdin()
         if name != "<stdin>" and self.config.exclude.covers_named(Path(name)):
             self.summary.skipped([name])

@@ -34,7 +34,7 @@ class Format(NamedTuple):
     """Whether rules about Python, and those about other files, have something to say."""
     is_json: bool = False
     interpreter: re.Pattern[bytes] | None = None
-    """The first line of a file that has no suffix, when the user names it."""
+    """The first line of a file that has no suffix."""
     limit: int | None = None
     """A larger file is data: it is not read unless the user names it. In bytes."""
 
@@ -65,6 +65,9 @@ MAKEFILE = Format(
     "cuda2npu.formats.makefile",
     holds_python=True,
 )
+
+HEAD = 128
+"""The bytes of a file that tell its interpreter."""
 
 SETTINGS_LIMIT = 1024 * 1024
 
@@ -153,4 +156,4 @@ def rewrite_bytes(
 
 
 def _format(path: str, data: bytes) -> Format:
-    return format_of(path) or format_of_script(data[:128]) or PYTHON
+    return format_of(path) or format_of_script(data[:HEAD]) or PYTHON

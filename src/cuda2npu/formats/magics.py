@@ -29,9 +29,11 @@ _MAGIC = re.compile(
 _HELP = re.compile(r"(?P<before>[ \t]*)(?P<magic>[%\w.*]+\?\??[ \t;]*)(?=\r?\n|$)")
 _SHELL_LINE = re.compile(
     r"(?P<start>[ \t]*(?:[\w.,\[\] \t]+=[ \t]*)?"
-    r"(?:!!?|%(?:set_)?env[ \t]+|%(?=(?:pip|conda)[ \t])))"
+    r"(?:!!?|%(?:set_)?env[ \t]+|%(?=(?:pip|conda)[ \t])|%run[ \t]+(?=\S+\.py\b)))"
     r"(?P<command>(?:\\\r?\n|[^\n])*)"
 )
+_SET = re.compile(r"^([ \t]*%(?:set_)?env[ \t]+\w+)[ \t](?=[^\s=])", re.MULTILINE)
+"""``%env NAME value``, which says the same as ``%env NAME=value``."""
 
 
 class Masked(NamedTuple):
@@ -105,6 +107,11 @@ def _mask_line(text: str, start: int) -> str:
 
 def _blank(text: str) -> str:
     return re.sub(r"[^\r\n]", " ", text)
+
+
+def shell_text(cell: str) -> str:
+    """The cell with its variables set as in a shell; every character keeps its place."""
+    return _SET.sub(r"\1=", cell)
 
 
 def shell_parts(cell: str, masked: Masked) -> list[tuple[int, int]]:

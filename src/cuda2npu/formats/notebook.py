@@ -13,7 +13,7 @@ from cuda2npu.engine import rewrite_source
 from cuda2npu.formats.cells import Cell, Notebook, Splice, in_notebook, read, spliced
 from cuda2npu.formats.document import findings_of
 from cuda2npu.formats.embedded import splices
-from cuda2npu.formats.magics import Masked, python_of, shell_parts
+from cuda2npu.formats.magics import Masked, python_of, shell_parts, shell_text
 from cuda2npu.formats.positions import Lines
 from cuda2npu.formats.shell import Shell
 from cuda2npu.knowledge import Knowledge
@@ -163,7 +163,8 @@ class _Work:
 
     def _commands(self, cell: Cell, masked: Masked) -> None:
         """Report what the shell commands of a cell say; they are magics, and not edited."""
-        shell = Shell(cell.text, cell.text)
+        text = shell_text(cell.text)
+        shell = Shell(text, text)
         for start, end in shell_parts(cell.text, masked):
             try:
                 shell.read(start, end)

@@ -41,9 +41,11 @@ def automatic(inventory: Inventory) -> str:
     """The share that ``rewrite`` does by itself, in a sentence."""
     total, files = inventory.total, len(inventory.found)
     done = files - len(inventory.open_files())
+    be = "is" if 1 in (total.automatic, total.findings) else "are"
+    need = "needs" if 1 in (done, files) else "need"
     return (
-        f"{total.automatic} of {plural(total.findings, 'finding')} ({inventory.share} %) are "
-        f"automatic, and {done} of {plural(files, 'file')} need nothing else."
+        f"{total.automatic} of {plural(total.findings, 'finding')} ({inventory.share} %) {be} "
+        f"automatic, and {done} of {plural(files, 'file')} {need} nothing else."
     )
 
 

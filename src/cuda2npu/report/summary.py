@@ -33,6 +33,9 @@ class Summary:
         self.last = ""
         """The file that was done last; files are done in order."""
         self.generated: list[str] = []
+        self.is_stdin = False
+        self.by_hand = ""
+        """What else it takes to have a named file done that is left out of folders."""
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome. In check every finding is shown, else those that remain."""
@@ -145,8 +148,8 @@ class Summary:
                 for name, n in sorted(folders.items())
             )
             self.notes.append(
-                f"left out as vendored or generated: {', '.join(names)}; name it, or set "
-                'exclude = ["!NAME"] in pyproject.toml, to include it'
+                f"left out as vendored or generated: {', '.join(names)}; name "
+                f'it{self.by_hand}, or set exclude = ["!NAME"] in pyproject.toml, to include it'
             )
 
     def large(self, paths: list[str]) -> None:
@@ -167,7 +170,7 @@ class Summary:
             names = ", ".join(self.generated[:_NAMED]) + (f" and {more} more" if more > 0 else "")
             notes.append(
                 f"left out, as a program wrote it and edits would be lost: {names}; change what "
-                "it is made from, or name the file to include it"
+                f"it is made from, or name the file{self.by_hand} to include it"
             )
         return [f"{style('note:', '1;33', self.color)} {note}" for note in notes]
 
@@ -200,7 +203,8 @@ class Summary:
         if self.errors:
             return "mend the files named above and run the same command again."
         if self.mode is Mode.DIFF and self.changed:
-            return "run the same command without --diff to write these changes."
+            aim = "print the rewritten source" if self.is_stdin else "write these changes"
+            return f"run the same command without --diff to {aim}."
         if self.findings:
             return "go through the findings; `cuda2npu rules CODE` explains one and what to do."
         if self.changed:
