@@ -37,12 +37,21 @@ _CALLS = tuple(
     for callee in (b"device", b"init_process_group", b"init_device_mesh", b"DeviceMesh",
                    b"init_distributed")
 )  # fmt: skip
-_MOVES = tuple(
-    re.compile(
-        start + rb"\s*(?:(?!torch\.)(?:\w+\.)+(?!\w*(?:device|type|float|rank))\w+[,)]"
-        rb"|[\w.]+\[[\"'])"
-    )
-    for start in (rb"\.to\(", b"map_location=")
+_SETTINGS = (
+    rb"(?:\w+\.)*"
+    rb"(?:args|opts?|options|cfg|conf|config|hparams|params|flags|FLAGS|settings)"
+)
+"""Names of what options and configurations are read into."""
+_MOVES = (
+    re.compile(rb"\bdevice=\s*(?:%s\.\w|%s\[[\"'])" % (_SETTINGS, _SETTINGS)),
+    re.compile(rb"\.to\(\s*%s\.\w+[,)]" % _SETTINGS),
+    *(
+        re.compile(
+            start + rb"\s*(?:(?!torch\.)(?:\w+\.)+(?!\w*(?:device|type|float|rank))\w+[,)]"
+            rb"|[\w.]+\[[\"'])"
+        )
+        for start in (rb"\.to\(", b"map_location=")
+    ),
 )
 """Each begins with plain letters, for which the search is fast."""
 _DEVICE_NAMES = frozenset(
