@@ -413,3 +413,37 @@ class TestFiles:
         assert known.feeds("target") == {DEVICE}
         assert known.names_file("/home/x/conf/c.json")
         assert not known.names_file("/home/x/docs/c.json")
+
+
+class TestListsOfDevices:
+    @pytest.mark.parametrize(
+        ("test", "kinds"),
+        [
+            ("device not in KNOWN", {DEVICE}),
+            ("x.device.type in KNOWN", {DEVICE}),
+            ("dev.lower() in KNOWN", {DEVICE}),
+            ("impl in KNOWN", None),
+        ],
+    )
+    def test_what_is_looked_up_in_one(self, test: str, kinds: set[str] | None) -> None:
+        known = of(
+            settings='KNOWN = ("cpu", "cuda")\n',
+            a=f"from settings import KNOWN\ndef f(device, dev, impl, x): return {test}\n",
+        )
+        assert known.sinks.get("settings.py:KNOWN") == kinds
+
+    def test_other_things_beside(self) -> None:
+        known = of(
+            settings='KNOWN = ("fast", "cuda")\n',
+            a="from settings import KNOWN\ndef f(device): return device in KNOWN\n",
+        )
+        assert "settings.py:KNOWN" not in known.sinks
+
+    def test_it_moves(self) -> None:
+        text = 'KNOWN = ("cpu", "cuda")\n'
+        known = of(
+            settings=text,
+            a="from settings import KNOWN\ndef f(dev): return dev in KNOWN\n",
+        ).seen_from("settings.py")
+        after = rewrite_source(text, OPTIONS, path="settings.py", knowledge=known).text
+        assert after == 'KNOWN = ("cpu", "npu")\n'

@@ -24,7 +24,9 @@ _BEHIND = (
     rb"|[\w.]*(?:[fF]ield|get|getenv|Option|Argument)\((?:[^()\n]*[=,])?[ \t]*)?$"
 )
 """From the sign of an assignment to a value that is assigned by itself or as a default."""
-_CONSTANT = re.compile(rb"(?:^|\n)([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?" + _BEHIND)
+_LISTED = rb"=\s*(?:frozenset\(|set\()?[\[({]\s*(?:[\"'][\w:]*[\"']\s*,\s*)*$"
+"""From the sign of an assignment to a value in a list of names."""
+_CONSTANT = re.compile(rb"(?:^|\n)([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?(?:%s|%s)" % (_BEHIND, _LISTED))
 _FIELD = re.compile(rb"\n[ \t]+(?:\w+\.)*(\w+)[ \t]*(?::[^=\n]*)?" + _BEHIND)
 _LONG_FIELD = re.compile(rb"\n[ \t]+(\w+)[ \t]*:[^=\n]*=\s*[\w.]*[fF]ield\([^()]*$")
 _OPTION = re.compile(rb"(?:add_argument|add_option|option)\(([^()]*)$")

@@ -205,6 +205,10 @@ def _values(name: str, value: ast.expr | None) -> Iterator[Definition]:
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         # One file for each kind of device, each with its name: no setting of the program.
         yield Definition(name, _is_device(value.value) and value.value not in _OTHERS)
+    elif isinstance(value, (ast.Tuple, ast.List, ast.Set)) and not name.startswith("."):
+        items = [getattr(item, "value", None) for item in value.elts]
+        if items and all(isinstance(item, str) and item and _is_device(item) for item in items):
+            yield Definition(name, True)
     elif isinstance(value, ast.IfExp):
         for part in (value.body, value.orelse):
             if isinstance(part, ast.Constant) and part.value in _OTHERS:
@@ -234,6 +238,8 @@ def _is_device(value: str) -> bool:
 def _readings(nodes: list[ast.AST], scope: Scope) -> Iterator[Reading]:
     values = _Values(scope, nodes)
     for node in nodes:
+        if isinstance(node, ast.Compare):
+            yield from _tested(node, values)
         if not isinstance(node, ast.Call):
             continue
         callee = attribute_chain(node.func)
@@ -252,6 +258,20 @@ def _readings(nodes: list[ast.AST], scope: Scope) -> Iterator[Reading]:
                 last not in _TORCH_ONLY or slot.endswith("=") or meaning.startswith("torch.")
             ):
                 yield from values.read(argument, kind, meaning or last)
+
+
+def _tested(node: ast.Compare, values: _Values) -> Iterator[Reading]:
+    """``device not in KNOWN``: the constant lists devices."""
+    if not isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        return
+    chain = attribute_chain(_unwrapped(node.left)) or ()
+    kind = _by_keyword(f"{''.join(chain[-1:])}=")
+    if chain[-1:] == ("type",) and _by_keyword(f"{chain[-2:][0]}=") == DEVICE:
+        kind = DEVICE
+    if kind and isinstance(node.comparators[0], (ast.Name, ast.Attribute)):
+        for reading in values.read(node.comparators[0], kind, "in"):
+            if reading.dotted or not reading.name.startswith("."):
+                yield reading
 
 
 def _by_keyword(slot: str) -> str | None:
