@@ -198,7 +198,8 @@ def _is_taken(node: cst.CSTNode, site: Site) -> bool:
     text = _literal_text(outer[-1])
     if changes_folder(text) or starts_elsewhere(site, node):
         return False
-    before = words_before(site, site.parent(outer[-1])) or []
+    # an item with blanks is a command of its own, as behind bash -c
+    before = [] if " " in text else words_before(site, site.parent(outer[-1])) or []
     for command in re.split(r"[;|&\n]+", text):
         for match in _OPTION.finditer(command):
             flag = match["flag"].strip(" =")
