@@ -370,6 +370,10 @@ class TestPrograms:
         assert known.takes("pkg", "--device", DEVICE)
         assert not known.takes("far", "--device", DEVICE)
 
+    def test_a_parser_apart_from_the_reader(self) -> None:
+        known = of(options=PARSER, train="from options import p\n" + READER)
+        assert known.takes("train", "--device", DEVICE)
+
     def test_two_files_of_one_name_must_both_take_it(self) -> None:
         known = of({"a/train": PARSER + READER, "b/train": "print(1)\n"})
         assert known.takes("a/train", "--device", DEVICE)

@@ -54,7 +54,8 @@ def know(contents: Contents, shown: Mapping[str, str], options: Options) -> Know
     classes = _classes(contents, outlines, modules, shown)
     knowledge = replace(merge(outlines, modules, shown), classes=classes)
     knowledge = _with_neighbours(knowledge, contents, modules)
-    knowledge = replace(knowledge, programs=_programs(contents, outlines, modules, knowledge))
+    parsers = outlines | _parsers(contents, found, outlines, knowledge)
+    knowledge = replace(knowledge, programs=_programs(contents, parsers, modules, knowledge))
     return replace(knowledge, calls=_calls(contents, found, modules, options, knowledge))
 
 
@@ -167,6 +168,25 @@ def _with_neighbours(knowledge: Knowledge, contents: Contents, modules: Modules)
                 sinks[here] = sinks.get(here, frozenset()) | {FOREIGN}
                 readers.setdefault(here, readers[there])
     return replace(knowledge, sinks=sinks, readers=readers)
+
+
+def _parsers(
+    contents: Contents,
+    found: Mapping[str, Glance],
+    outlines: Mapping[str, Outline],
+    knowledge: Knowledge,
+) -> dict[str, Outline]:
+    """The files that only give an option its default, and that another file reads."""
+    wanted = {
+        path
+        for path, each in found.items()
+        if path not in outlines and any(map(knowledge.feeds, each.attributes))
+    }
+    parsers: dict[str, Outline] = {}
+    for path, data in contents() if wanted else ():
+        if path in wanted and (b"option(" in data or b"add_argument(" in data):
+            _add(parsers, path, data)
+    return parsers
 
 
 def _programs(
