@@ -9,6 +9,7 @@ import libcst as cst
 
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.rule import Site
+from cuda2npu.tokens import Command
 from cuda2npu_codemods.expressions import string, terminal
 
 WRAPPERS = frozenset(
@@ -138,3 +139,14 @@ def _launched(words: list[str], *, is_python: bool) -> str | None:
 def _path(word: str) -> str:
     """``$ROOT/../tools/a.py`` as ``tools/a``: from the right, as far as it is known."""
     return re.sub(r"^(?:\$(?:\w+|\{\w+\}|\(\w+\))/|\.{1,2}/)*", "", word).removesuffix(".py")
+
+
+_RUNS_PYTHON = re.compile(
+    r".*\.py|.*(python|PYTHON)[\d.]*[)}]?|(.*/)?(torchrun|accelerate|deepspeed)"
+)
+
+
+def overrides_of(command: Command) -> int:
+    """The offset behind which ``key=value`` is an argument of a Python program."""
+    runs = (word.end for word in command.words if _RUNS_PYTHON.fullmatch(word.text))
+    return command.start if command.in_string else next(runs, command.end)

@@ -15,7 +15,7 @@ from cuda2npu.tokens import (
     Token,
     Word,
 )
-from cuda2npu_codemods.programs import WRAPPERS, changes_folder, takes
+from cuda2npu_codemods.programs import WRAPPERS, changes_folder, overrides_of, takes
 
 _RANKS = re.compile(r"torchrun|(torch\.distributed\.)?(run|launch)")
 
@@ -58,9 +58,6 @@ def _options(command: Command) -> Iterator[tuple[str, str, Word]]:
 _OPTION = re.compile(r"(--?)?([\w.-]*[-_.])?(?P<kind>backend|device|device[-_]type)")
 _VALUE = re.compile(r"(?<![\w.-])(nccl|cuda)(?![\w-])")
 _NEW = {"nccl": "hccl", "cuda": "npu"}
-_RUNS_PYTHON = re.compile(
-    r".*\.py|.*(python|PYTHON)[\d.]*[)}]?|(.*/)?(torchrun|accelerate|deepspeed)"
-)
 _TELLERS = frozenset("echo printf log die warn error usage info".split())
 
 _PARSES_DEVICE = (
@@ -113,7 +110,7 @@ def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix 
     if _base(program(token)) in _TELLERS:
         return None
     edits: dict[Token, str] = {}
-    overrides = _overrides(token)
+    overrides = overrides_of(token)
     proven = not changes_folder(site.text)
     for name, value, word in _options(token):
         option = _OPTION.fullmatch(name)
@@ -126,12 +123,6 @@ def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix 
             edits |= _renamed(word, len(word.text) - len(tail))
             proven &= not token.in_string and takes(site.project, _before(token, word), name, kind)
     return _to_npu(edits, _told(token), proven) if edits else None
-
-
-def _overrides(command: Command) -> int:
-    """The offset behind which ``key=value`` is an argument of a Python program."""
-    runs = (word.end for word in command.words if _RUNS_PYTHON.fullmatch(word.text))
-    return command.start if command.in_string else next(runs, command.end)
 
 
 def _before(command: Command, word: Word) -> list[str]:
