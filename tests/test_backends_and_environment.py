@@ -8,8 +8,15 @@ from cuda2npu_codemods.counterparts import counterpart
 from cuda2npu_codemods.variables import ADVICE, COUNTERPARTS, VISIBLE, variable, variable_advice
 
 from cuda2npu.engine import rewrite_source
+from cuda2npu.knowledge import BACKEND, DEVICE, Knowledge
 from cuda2npu.model import Options
 from cuda2npu.releases import NEWEST, RELEASES, environment, exists, parameters
+
+KNOWN = Knowledge(
+    sinks={"device": frozenset({DEVICE}), "backend": frozenset({BACKEND})},
+    programs={"/x/a.py": frozenset({"device", "backend"})},
+)
+"""Of a project with an a.py that takes both options."""
 
 TOGETHER = [
     # mixed precision: the device changes, the user's dtype does not
@@ -67,7 +74,7 @@ TOGETHER = [
 
 @pytest.mark.parametrize(("before", "after"), TOGETHER)
 def test_rules_together(before: str, after: str) -> None:
-    result = rewrite_source(before, Options())
+    result = rewrite_source(before, Options(), knowledge=KNOWN)
     assert result.text == after
     assert not rewrite_source(after, Options()).changed
 
@@ -165,7 +172,7 @@ def test_parameter_table_is_needed() -> None:
     ],
 )
 def test_two_rules_edit_one_literal_in_one_run(before: str, after: str) -> None:
-    result = rewrite_source(f"import os\n{before}\n", Options())
+    result = rewrite_source(f"import os\n{before}\n", Options(), knowledge=KNOWN)
     assert result.text == f"import os\n{after}\n"
     assert {finding.code for finding in result.applied} >= {"NPU322", "NPU325"}
     assert result.remaining == ()

@@ -477,13 +477,13 @@ class TestNotes:
         make(
             tmp_path, a='import os\nos.system("CUDA_VISIBLE_DEVICES=0 python a.py --device cuda")\n'
         )
-        done = run("rewrite", "a.py", cwd=tmp_path)
+        done = run("rewrite", "--unsafe", "a.py", cwd=tmp_path)
         assert b"left for you" not in done.stderr
         assert (
             "ASCEND_RT_VISIBLE_DEVICES=0 python a.py --device npu"
             in (tmp_path / "a.py").read_text()
         )
-        assert b"0 changed" in run("rewrite", "a.py", cwd=tmp_path).stderr
+        assert b"0 changed" in run("rewrite", "--unsafe", "a.py", cwd=tmp_path).stderr
 
 
 BIG = CUDA + "\n".join(f"x{number} = torch.zeros({number}).cuda()" for number in range(400)) + "\n"

@@ -280,9 +280,13 @@ def test_a_value_moves_when_the_code_that_reads_it_is_known(
 
 
 def test_a_key_of_any_name_that_feeds_a_device_is_one() -> None:
-    knowledge = Knowledge(sinks={"where": frozenset({DEVICE})})
-    new, _ = formats.rewrite_bytes(b"where: cuda\n", Options(), path="c.yaml", knowledge=knowledge)
-    assert new == b"where: npu\n"
+    sinks = {"where": frozenset({DEVICE})}
+    for files, after in (({"conf/c.yaml"}, b"where: npu\n"), ({"d.yaml"}, b"where: cuda\n")):
+        known = Knowledge(sinks=sinks, files=frozenset(files))
+        path = "a/conf/c.yaml"
+        new, result = formats.rewrite_bytes(b"where: cuda\n", Options(), path=path, knowledge=known)
+        assert new == after
+        assert len(result.findings) == 1
     assert formats.rewrite_bytes(b"where: cuda\n", EVERYTHING, path="c.yaml")[1].findings == ()
 
 

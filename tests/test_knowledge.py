@@ -347,3 +347,107 @@ def test_an_outline_tells_what_a_file_says() -> None:
     assert ("*", "a") in said.imports
     assert [(d.name, d.is_device) for d in said.definitions] == [("WHERE", True)]
     assert [(r.name, r.kind, r.line) for r in said.readings] == [("WHERE", DEVICE, 4)]
+
+
+PARSER = 'import argparse\np.add_argument("--device", default="cuda")\n'
+READER = "import torch\nx = torch.zeros(1, device=args.device)\n"
+
+
+class TestPrograms:
+    def test_the_file_that_defines_the_option(self) -> None:
+        known = of(train=PARSER + READER, other="print(1)\n")
+        assert known.takes("train", "--device", DEVICE)
+        assert not known.takes("other", "--device", DEVICE)
+        assert not known.takes("rain", "--device", DEVICE)
+        assert not known.takes("train", "--device", BACKEND)
+        assert not known.takes("train", "--dist-backend", DEVICE)
+
+    def test_the_file_that_imports_its_parser(self) -> None:
+        known = of(
+            {"pkg/options": PARSER + READER, "pkg/__main__": "from .options import parse\n"},
+            far="import pkg.__main__\n",
+        )
+        assert known.takes("pkg", "--device", DEVICE)
+        assert not known.takes("far", "--device", DEVICE)
+
+    def test_a_parser_apart_from_the_reader(self) -> None:
+        known = of(options=PARSER, train="from options import p\n" + READER)
+        assert known.takes("train", "--device", DEVICE)
+
+    def test_two_files_of_one_name_must_both_take_it(self) -> None:
+        known = of({"a/train": PARSER + READER, "b/train": "print(1)\n"})
+        assert known.takes("a/train", "--device", DEVICE)
+        assert not known.takes("train", "--device", DEVICE)
+
+    def test_an_option_that_nothing_reads(self) -> None:
+        assert not of(train=PARSER).takes("train", "--device", DEVICE)
+
+
+class TestStarImports:
+    @pytest.mark.parametrize(
+        ("settings", "kinds"),
+        [
+            ('LINK = "nccl"\n', {BACKEND}),
+            ('__all__ = ["LINK"]\nLINK = "nccl"\n', {BACKEND}),
+            ('__all__ = ["OTHER"]\nLINK = "nccl"\nOTHER = 1\n', None),
+        ],
+    )
+    def test_what_one_brings(self, settings: str, kinds: set[str] | None) -> None:
+        known = of(
+            settings=settings,
+            train="import torch.distributed as dist\nfrom settings import *\n"
+            "def main():\n    dist.init_process_group(LINK)\n",
+        )
+        assert known.sinks.get("settings.py:LINK") == kinds
+        key = known.seen_from("train.py").constant("LINK")
+        assert key == ("settings.py:LINK" if kinds else None)
+
+    def test_a_name_of_the_file_itself(self) -> None:
+        known = of(
+            settings='LINK = "nccl"\n',
+            train="import torch.distributed as dist\nfrom settings import *\n"
+            "def main():\n    LINK = read()\n    dist.init_process_group(LINK)\n",
+        )
+        assert "settings.py:LINK" not in known.sinks
+
+
+class TestFiles:
+    def test_those_that_the_code_names(self) -> None:
+        known = of(a='import torch\nc = load("conf/c.json")\nd = torch.device(c["target"])\n')
+        assert known.feeds("target") == {DEVICE}
+        assert known.names_file("/home/x/conf/c.json")
+        assert not known.names_file("/home/x/docs/c.json")
+
+
+class TestListsOfDevices:
+    @pytest.mark.parametrize(
+        ("test", "kinds"),
+        [
+            ("device not in KNOWN", {DEVICE}),
+            ("x.device.type in KNOWN", {DEVICE}),
+            ("dev.lower() in KNOWN", {DEVICE}),
+            ("impl in KNOWN", None),
+        ],
+    )
+    def test_what_is_looked_up_in_one(self, test: str, kinds: set[str] | None) -> None:
+        known = of(
+            settings='KNOWN = ("cpu", "cuda")\n',
+            a=f"from settings import KNOWN\ndef f(device, dev, impl, x): return {test}\n",
+        )
+        assert known.sinks.get("settings.py:KNOWN") == kinds
+
+    def test_other_things_beside(self) -> None:
+        known = of(
+            settings='KNOWN = ("fast", "cuda")\n',
+            a="from settings import KNOWN\ndef f(device): return device in KNOWN\n",
+        )
+        assert "settings.py:KNOWN" not in known.sinks
+
+    def test_it_moves(self) -> None:
+        text = 'KNOWN = ("cpu", "cuda")\n'
+        known = of(
+            settings=text,
+            a="from settings import KNOWN\ndef f(dev): return dev in KNOWN\n",
+        ).seen_from("settings.py")
+        after = rewrite_source(text, OPTIONS, path="settings.py", knowledge=known).text
+        assert after == 'KNOWN = ("cpu", "npu")\n'

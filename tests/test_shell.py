@@ -319,13 +319,19 @@ def test_unsafe_edits_follow() -> None:
 
 def test_options_that_the_project_is_known_to_take_are_safe() -> None:
     sinks = {"dist_backend": frozenset({"backend"}), "device": frozenset({"device", "foreign"})}
+    known = Knowledge(sinks=sinks, programs={"/x/a.py": frozenset({"device", "dist_backend"})})
     for text, after in (
-        ("a --dist-backend nccl", "a --dist-backend hccl"),
-        ("a --dist-backend=nccl --device cuda", None),
-        ("a --device cuda", None),
+        ("python a.py --dist-backend nccl", "python a.py --dist-backend hccl"),
+        ("srun torchrun -m a --dist-backend nccl", "srun torchrun -m a --dist-backend hccl"),
+        ("python a.py --dist-backend=nccl --device cuda", None),
+        ("python a.py --device cuda", None),
+        ("a --dist-backend nccl", None),
+        ("python b.py --dist-backend nccl", None),
+        ("cd tools && python a.py --dist-backend nccl", None),
+        ('ARGS="a.py --dist-backend nccl"', None),
     ):
         data = text.encode()
-        new = formats.rewrite_bytes(data, Options(), path="a.sh", knowledge=Knowledge(sinks=sinks))
+        new = formats.rewrite_bytes(data, Options(), path="a.sh", knowledge=known)
         assert new[0].decode() == (after or text)
         assert new[1].findings[0].fix.value == ("safe" if after else "unsafe")
 

@@ -36,6 +36,8 @@ class Use(Enum):
     FOREIGN = "foreign"
     SHARED = "shared"
     """A value that torch and somebody else read: neither's name fits both."""
+    COMMAND = "command"
+    """An option of a command that the project is not known to take."""
     UNKNOWN_ARGUMENT = "argument"
     """A positional argument of a function the file does not define."""
 

@@ -6,9 +6,9 @@ import re
 
 import libcst as cst
 
-from cuda2npu.rule import Fix, FixLevel, Site, leave, rewrite, rule
+from cuda2npu.rule import BACKEND, DEVICE, Fix, FixLevel, Site, leave, rewrite, rule
 from cuda2npu_codemods.arguments import Use
-from cuda2npu_codemods.expressions import terminal
+from cuda2npu_codemods.programs import changes_folder, runs, starts_elsewhere, takes, words_before
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.variables import COUNTERPARTS, variable
 
@@ -22,12 +22,6 @@ _COMMAND = re.compile(
     r"\b(python3?|torchrun|accelerate|deepspeed|mpirun|srun|docker|nohup|uv|(ba|z)?sh|export|env)\s"
     r"|\S/\S+|[\w-]+\.(py|sh)\b"
 )
-_SHELL = re.compile(
-    r"(\w*_)?(system|run|popen|call|check_call|check_output|getoutput|exec\w*|shell|submit"
-    r"|cmds?|commands?)(_\w*)?",
-    re.I,
-)
-"""Functions that start a command, and variables that hold one."""
 
 
 @rule(
@@ -92,7 +86,7 @@ def _is_command(node: cst.CSTNode, text: str, site: Site) -> bool:
         return False
     outer = [whole, *(a for a in site.ancestors(whole) if isinstance(a, cst.ConcatenatedString))]
     alone = re.fullmatch(r"[A-Z_]+=[\w,]*", text) and isinstance(site.parent(whole), cst.Element)
-    return bool(alone or _COMMAND.search(_literal_text(outer[-1])) or _runs(site, whole))
+    return bool(alone or _COMMAND.search(_literal_text(outer[-1])) or runs(site, whole))
 
 
 def _literal_text(node: cst.CSTNode) -> str:
@@ -104,17 +98,6 @@ def _literal_text(node: cst.CSTNode) -> str:
             p.value if isinstance(p, cst.FormattedStringText) else "" for p in node.parts
         )
     return node.raw_value if isinstance(node, cst.SimpleString) else ""
-
-
-def _runs(site: Site, node: cst.CSTNode) -> bool:
-    """Whether the text goes to a function or variable that holds commands."""
-    for ancestor in site.ancestors(node):
-        names = [ancestor.func] if isinstance(ancestor, cst.Call) else []
-        if isinstance(ancestor, cst.Assign):
-            names = [target.target for target in ancestor.targets]
-        if any(_SHELL.fullmatch(terminal(name) or "") for name in names):
-            return True
-    return False
 
 
 _MESSAGES = re.compile(
@@ -144,14 +127,18 @@ _OPTION = re.compile(
     r"(?P<value>(?<=backend[ =])nccl|(?<=device[ =])cuda|(?<=type[ =])cuda)(?=$|[\s:\"'\\;&|)])"
 )
 
+_VALUE = re.compile(r"cuda(:\d*)?|nccl|cpu:gloo,cuda:nccl")
+_NEW = {"nccl": "hccl", "cuda": "npu"}
+
 
 @rule(
     "NPU325",
     "device-in-command-line",
     on=(cst.SimpleString, cst.FormattedStringText),
-    words=("backend nccl", "backend=nccl", "device cuda", "device=cuda", "type cuda", "type=cuda"),
-    fix=FixLevel.SAFE,
-    why="a command line passes CUDA's device or backend to a program that runs on the NPU",
+    words=("nccl", "cuda"),
+    fix=FixLevel.UNSAFE,
+    why="a command line passes CUDA's device or backend to a program; nothing in the project shows "
+    "that the program takes the NPU's: if it does, write npu or hccl, or run with --unsafe",
     examples=(
         rewrite(
             'os.system("torchrun train.py --dist-backend nccl --device cuda:0")',
@@ -160,7 +147,20 @@ _OPTION = re.compile(
         rewrite(
             'cmd = f"python a.py --device=cuda --out {out}"',
             'cmd = f"python a.py --device=npu --out {out}"',
+            beside={
+                "a.py": "import torch\n"
+                'p.add_argument("--device", default="cuda")\nd = torch.device(args.device)'
+            },
         ),
+        rewrite(
+            'os.system("whisper-cli a.mp3 --device cuda")',
+            'os.system("whisper-cli a.mp3 --device npu")',
+        ),
+        rewrite(
+            'subprocess.run(["whisper-cli", "a.mp3", "--device", "cuda"])',
+            'subprocess.run(["whisper-cli", "a.mp3", "--device", "npu"])',
+        ),
+        rewrite('cmd = ["trtexec", "--backend", "nccl"]', 'cmd = ["trtexec", "--backend", "hccl"]'),
         leave('print("python a.py --device cuda")'),
         leave('cmd = "nvcc --device cuda_arch a.cu"'),
         leave('text = "pass --device cuda to use a GPU"'),
@@ -170,9 +170,41 @@ def device_in_command_line(
     node: cst.SimpleString | cst.FormattedStringText, site: Site
 ) -> Fix | None:
     text = node.raw_value if isinstance(node, cst.SimpleString) else node.value
-    new = _OPTION.sub(lambda m: m["flag"] + ("hccl" if m["value"] == "nccl" else "npu"), text)
-    if new == text or not _is_command(node, text, site):
-        return None
+    whole = node if isinstance(node, cst.SimpleString) else site.parent(node) or node
+    if _VALUE.fullmatch(text) and use_of(site, whole) is Use.COMMAND:
+        new = text.replace("cuda", "npu").replace("nccl", "hccl")
+    else:
+        new = _OPTION.sub(lambda m: m["flag"] + _NEW[m["value"]], text)
+        if new == text or not _is_command(node, text, site):
+            return None
     if isinstance(node, cst.SimpleString):
         new = f"{node.prefix}{node.quote}{new}{node.quote}"
-    return Fix({node: node.with_changes(value=new)}, imports=())
+    edits = {node: node.with_changes(value=new)}
+    if _is_taken(node, site):
+        return Fix(edits, _TAKEN, level=FixLevel.SAFE, imports=())
+    return Fix(edits, imports=())
+
+
+_TAKEN = (
+    "a command line passes CUDA's device or backend to a program of the project, which hands "
+    "it to torch: on an NPU it is npu or hccl"
+)
+
+
+def _is_taken(node: cst.CSTNode, site: Site) -> bool:
+    """Whether every program that the whole text gives a device or backend to takes it."""
+    within = (cst.FormattedString, cst.ConcatenatedString)
+    outer = [node, *(a for a in site.ancestors(node) if isinstance(a, within))]
+    text = _literal_text(outer[-1])
+    if changes_folder(text) or starts_elsewhere(site, node):
+        return False
+    # an item with blanks is a command of its own, as behind bash -c
+    before = [] if " " in text else words_before(site, site.parent(outer[-1])) or []
+    for command in re.split(r"[;|&\n]+", text):
+        for match in _OPTION.finditer(command):
+            flag = match["flag"].strip(" =")
+            kind = BACKEND if match["value"] == "nccl" else DEVICE
+            words = [*before, *command[: match.start()].split()]
+            if not takes(site.file.project, words, flag, kind):
+                return False
+    return bool(_OPTION.search(text))

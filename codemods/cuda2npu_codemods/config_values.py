@@ -5,6 +5,7 @@ from __future__ import annotations
 from cuda2npu.knowledge import FOREIGN
 from cuda2npu.rule import Fix, FixLevel, Report
 from cuda2npu.tokens import ConfigKey, ConfigValue, DocumentSite
+from cuda2npu_codemods.words import names_backend, names_device
 
 DEEPSPEED_KEYS = {
     "train_batch_size",
@@ -36,7 +37,9 @@ def listed_beside(token: ConfigValue, site: DocumentSite) -> set[str]:
 def moved(token: ConfigValue, site: DocumentSite, new: str, kind: str) -> Fix | Report:
     """The edit of a value that torch takes for a device or backend, as sure as it is.
 
-    It is safe when the project's code is known to read the key for that and for nothing else.
+    It is safe when the project's code is known to read the key for that and for nothing else,
+    and the key says by its name what it is, or the code names the file: a ``target`` in another
+    file is somebody else's.
     """
     feeds = site.project.feeds(token.key)
     if FOREIGN in feeds:
@@ -46,7 +49,8 @@ def moved(token: ConfigValue, site: DocumentSite, new: str, kind: str) -> Fix | 
         return Report(
             f"{token.value} is read by {readers}, too: see what each reader makes of {new}"
         )
-    if feeds == {kind}:
+    speaks = names_device(token.key) or names_backend(token.key)
+    if feeds == {kind} and (speaks or site.project.names_file(site.path)):
         why = f"the project's code hands {token.key} to torch as a {kind}, and the NPU's is {new}"
         return replaced(token, new, why)
     return replaced(token, new)

@@ -15,7 +15,7 @@ from cuda2npu_codemods.guards import guards_kernel
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
 
-_SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED)
+_SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND)
 
 
 @rule(

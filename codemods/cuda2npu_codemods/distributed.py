@@ -70,6 +70,10 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
         rewrite(
             'run(["python", "a.py", "--dist-backend", "nccl"])',
             'run(["python", "a.py", "--dist-backend", "hccl"])',
+            beside={
+                "a.py": 'p.add_argument("--dist-backend", default="nccl")\n'
+                "import torch.distributed as dist\ndist.init_process_group(args.dist_backend)\n"
+            },
         ),
         rewrite(
             "class C:\n    backend: str = field(\n"
@@ -112,7 +116,7 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
 def nccl_backend(node: cst.SimpleString, site: Site) -> Fix | None:
     value = string(node) or ""
     if BACKEND_MAP.fullmatch(value):
-        if use_of(site, node) in (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED):
+        if use_of(site, node) in (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND):
             return None
         return Fix({node: with_value(node, "cuda:nccl", "npu:hccl")})
     if value not in ("nccl", "NCCL") or use_of(site, node) is not Use.BACKEND:
@@ -189,7 +193,7 @@ def nccl_backend_f_string(node: cst.FormattedStringText, site: Site) -> Fix | No
     whole = site.parent(node)
     if new == node.value or whole is None:
         return None
-    if use_of(site, whole) in (Use.KEY, Use.TEXT, Use.FOREIGN):
+    if use_of(site, whole) in (Use.KEY, Use.TEXT, Use.FOREIGN, Use.COMMAND):
         return None
     return Fix({node: node.with_changes(value=new)})
 

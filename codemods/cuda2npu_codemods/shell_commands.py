@@ -15,10 +15,8 @@ from cuda2npu.tokens import (
     Token,
     Word,
 )
+from cuda2npu_codemods.programs import WRAPPERS, changes_folder, overrides_of, takes
 
-_WRAPPERS = frozenset(
-    "sudo env nohup exec nice ionice stdbuf timeout xargs srun mpirun mpiexec watch command".split()
-)
 _RANKS = re.compile(r"torchrun|(torch\.distributed\.)?(run|launch)")
 
 
@@ -28,7 +26,7 @@ def program(command: Command) -> Word | None:
     for word in words:
         if word.value.startswith("-") or re.fullmatch(r"\w+=.*|[\d.]+[smh]?", word.value, re.S):
             continue
-        if word.value not in _WRAPPERS:
+        if word.value not in WRAPPERS:
             return word
     return None
 
@@ -60,10 +58,11 @@ def _options(command: Command) -> Iterator[tuple[str, str, Word]]:
 _OPTION = re.compile(r"(--?)?([\w.-]*[-_.])?(?P<kind>backend|device|device[-_]type)")
 _VALUE = re.compile(r"(?<![\w.-])(nccl|cuda)(?![\w-])")
 _NEW = {"nccl": "hccl", "cuda": "npu"}
-_RUNS_PYTHON = re.compile(
-    r".*\.py|.*(python|PYTHON)[\d.]*[)}]?|(.*/)?(torchrun|accelerate|deepspeed)"
-)
 _TELLERS = frozenset("echo printf log die warn error usage info".split())
+
+_PARSES_DEVICE = (
+    'import torch\np.add_argument("--device", default="cuda")\nd = torch.device(args.device)\n'
+)
 
 
 @rule(
@@ -95,6 +94,8 @@ _TELLERS = frozenset("echo printf log die warn error usage info".split())
         rewrite("DEVICE ?= cuda\nt:\n\tpython a.py --device=$(DEVICE)\n",
                 "DEVICE ?= npu\nt:\n\tpython a.py --device=$(DEVICE)\n", path="Makefile"),
         report("D=cuda\ncase $D in cuda) a;; esac\npython a.py --device $D\n", path="a.sh"),
+        rewrite("python a.py --device cuda\n", "python a.py --device npu\n", path="a.sh",
+                beside={"a.py": _PARSES_DEVICE}),
         leave("D=cuda\nmkdir out/$D\n", path="a.sh"),
         leave("git checkout device=cuda\n", path="a.sh"),
         leave("python train.py --cuda --gpu 0 --name cuda --data nccl\n", path="a.sh"),
@@ -109,8 +110,8 @@ def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix 
     if _base(program(token)) in _TELLERS:
         return None
     edits: dict[Token, str] = {}
-    proven = True
-    overrides = _overrides(token)
+    overrides = overrides_of(token)
+    proven = not changes_folder(site.text)
     for name, value, word in _options(token):
         option = _OPTION.fullmatch(name)
         if not name.startswith("-") and word.start < overrides:
@@ -120,14 +121,13 @@ def shell_device_option(token: Command | Assignment, site: DocumentSite) -> Fix 
         if option and wanted in value and re.match(r"nccl$|cuda(:|$)|cpu:gloo,cuda:nccl$", value):
             tail = word.text.rpartition("=")[2]
             edits |= _renamed(word, len(word.text) - len(tail))
-            proven &= site.project.feeds(name.lstrip("-")) == {kind}
+            proven &= not token.in_string and takes(site.project, _before(token, word), name, kind)
     return _to_npu(edits, _told(token), proven) if edits else None
 
 
-def _overrides(command: Command) -> int:
-    """The offset behind which ``key=value`` is an argument of a Python program."""
-    runs = (word.end for word in command.words if _RUNS_PYTHON.fullmatch(word.text))
-    return command.start if command.in_string else next(runs, command.end)
+def _before(command: Command, word: Word) -> list[str]:
+    """What a command says in front of a word."""
+    return [each.value for each in command.words if each.start < word.start]
 
 
 def _renamed(token: Token, offset: int) -> dict[Token, str]:
@@ -347,7 +347,7 @@ _CONTAINER = (
 )
 def container_gpus(token: Command, site: DocumentSite) -> Report | None:
     words = list(token.words)
-    while words and _base(words[0]) in _WRAPPERS:
+    while words and _base(words[0]) in WRAPPERS:
         words.pop(0)
     name = _base(words[0]) if words else ""
     values = [word.value for word in words]

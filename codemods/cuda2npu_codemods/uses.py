@@ -33,6 +33,7 @@ from cuda2npu_codemods.expressions import (
     string,
     terminal,
 )
+from cuda2npu_codemods.programs import starts_elsewhere, takes, words_before
 from cuda2npu_codemods.project_values import attribute_keys, keys_of
 from cuda2npu_codemods.roles import annotated_use, compared_use
 from cuda2npu_codemods.words import DEVICE, HOST_DEVICES, OTHER_ACCELERATORS, OTHER_BACKENDS
@@ -225,7 +226,19 @@ def _element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.C
         call = site.parent(holder)
         return started_use(site, index, call) if isinstance(call, cst.Call) else None
     option = string(container.elements[index - 1].value) if index else None
-    return (by_name(option) if option and option.startswith("--") else None) or parent
+    if option is None or not option.startswith("--") or by_name(option) is None:
+        return parent
+    return _option(site, parent, option)
+
+
+def _option(site: Site, value: cst.CSTNode, option: str) -> Use | None:
+    """``["python", "a.py", "--device", "cuda"]``: a device if the project's program takes one."""
+    use = by_name(option)
+    words = words_before(site, value)
+    if words is None or use is None:
+        return use
+    taken = takes(site.file.project, words, option, use.value)
+    return use if taken and not starts_elsewhere(site, value) else Use.COMMAND
 
 
 def _target(site: Site, target: cst.CSTNode) -> Use | None:

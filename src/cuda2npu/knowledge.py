@@ -70,6 +70,13 @@ class Knowledge:
     """The readers that are not torch, as told to the user: ``cupy in export.py:12``."""
     calls: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By module: the names of torch.cuda that it still calls once it is converted."""
+    programs: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By file: the options that it, or a module it imports, parses and something reads.
+
+    A file without any is there, too, where it is called like one that has some.
+    """
+    files: frozenset[str] = frozenset()
+    """The configuration files that the code names in a string."""
 
     def seen_from(self, path: str) -> Knowledge:
         """The same facts for the file with this real path."""
@@ -83,6 +90,25 @@ class Knowledge:
         code reads the last part, as ``cfg.train.device`` or ``cfg["train"]["device"]``.
         """
         return self.sinks.get(key.rpartition(".")[2].replace("-", "_"), frozenset())
+
+    def takes(self, program: str, option: str, kind: str) -> bool:
+        """Whether a program of the project hands the value of this option to torch as a ``kind``.
+
+        ``program`` is the path of a script without ``.py``, as a command names it. Every file of
+        the project that it can mean has to take the option.
+        """
+        name, tail = option.lstrip("-").replace("-", "_"), "/" + program.lstrip("/")
+        meant = [
+            options
+            for path, options in self.programs.items()
+            if ("/" + path).removesuffix(".py").removesuffix("/__main__").endswith(tail)
+        ]
+        return bool(meant) and self.feeds(name) == {kind} and all(name in each for each in meant)
+
+    def names_file(self, path: str) -> bool:
+        """Whether the code names this configuration file."""
+        whole = "/" + path.replace("\\", "/")
+        return any(whole.endswith("/" + named) for named in self.files)
 
     def constant(self, name: str) -> str | None:
         """The constant of the project that a name means in this file, as a key of ``sinks``."""

@@ -54,6 +54,8 @@ def know(contents: Contents, shown: Mapping[str, str], options: Options) -> Know
     classes = _classes(contents, outlines, modules, shown)
     knowledge = replace(merge(outlines, modules, shown), classes=classes)
     knowledge = _with_neighbours(knowledge, contents, modules)
+    parsers = outlines | _parsers(contents, found, outlines, knowledge)
+    knowledge = replace(knowledge, programs=_programs(contents, parsers, modules, knowledge))
     return replace(knowledge, calls=_calls(contents, found, modules, options, knowledge))
 
 
@@ -166,6 +168,53 @@ def _with_neighbours(knowledge: Knowledge, contents: Contents, modules: Modules)
                 sinks[here] = sinks.get(here, frozenset()) | {FOREIGN}
                 readers.setdefault(here, readers[there])
     return replace(knowledge, sinks=sinks, readers=readers)
+
+
+def _parsers(
+    contents: Contents,
+    found: Mapping[str, Glance],
+    outlines: Mapping[str, Outline],
+    knowledge: Knowledge,
+) -> dict[str, Outline]:
+    """The files that only give an option its default, and that another file reads."""
+    wanted = {
+        path
+        for path, each in found.items()
+        if path not in outlines and any(map(knowledge.feeds, each.attributes))
+    }
+    parsers: dict[str, Outline] = {}
+    for path, data in contents() if wanted else ():
+        if path in wanted and (b"option(" in data or b"add_argument(" in data):
+            _add(parsers, path, data)
+    return parsers
+
+
+def _programs(
+    contents: Contents,
+    outlines: Mapping[str, Outline],
+    modules: Modules,
+    knowledge: Knowledge,
+) -> dict[str, frozenset[str]]:
+    """The files that parse options which something reads, or import one that does."""
+    from cuda2npu.survey import imports
+
+    defined = {
+        path: options
+        for path, each in outlines.items()
+        if (options := frozenset(name for name in each.options if knowledge.feeds(name)))
+    }
+    programs = dict(defined)
+    others: set[str] = set()
+    for path, data in contents() if defined else ():
+        others.add(path)
+        named = (name for each in imports(data) for name in _dotted(each))
+        for target in {found[0] for each in named if (found := modules.find(path, each))}:
+            options = programs.get(path, frozenset()) | defined.get(target, frozenset())
+            if options:
+                programs[path] = options
+    names = {path.rpartition("/")[2] for path in programs}
+    twins = {path: frozenset[str]() for path in others if path.rpartition("/")[2] in names}
+    return dict(sorted((twins | programs).items()))
 
 
 def _calls(

@@ -24,7 +24,9 @@ _BEHIND = (
     rb"|[\w.]*(?:[fF]ield|get|getenv|Option|Argument)\((?:[^()\n]*[=,])?[ \t]*)?$"
 )
 """From the sign of an assignment to a value that is assigned by itself or as a default."""
-_CONSTANT = re.compile(rb"(?:^|\n)([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?" + _BEHIND)
+_LISTED = rb"=\s*(?:frozenset\(|set\()?[\[({]\s*(?:[\"'][\w:]*[\"']\s*,\s*)*$"
+"""From the sign of an assignment to a value in a list of names."""
+_CONSTANT = re.compile(rb"(?:^|\n)([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?(?:%s|%s)" % (_BEHIND, _LISTED))
 _FIELD = re.compile(rb"\n[ \t]+(?:\w+\.)*(\w+)[ \t]*(?::[^=\n]*)?" + _BEHIND)
 _LONG_FIELD = re.compile(rb"\n[ \t]+(\w+)[ \t]*:[^=\n]*=\s*[\w.]*[fF]ield\([^()]*$")
 _OPTION = re.compile(rb"(?:add_argument|add_option|option)\(([^()]*)$")
@@ -37,12 +39,21 @@ _CALLS = tuple(
     for callee in (b"device", b"init_process_group", b"init_device_mesh", b"DeviceMesh",
                    b"init_distributed")
 )  # fmt: skip
-_MOVES = tuple(
-    re.compile(
-        start + rb"\s*(?:(?!torch\.)(?:\w+\.)+(?!\w*(?:device|type|float|rank))\w+[,)]"
-        rb"|[\w.]+\[[\"'])"
-    )
-    for start in (rb"\.to\(", b"map_location=")
+_SETTINGS = (
+    rb"(?:\w+\.)*"
+    rb"(?:args|opts?|options|cfg|conf|config|hparams|params|flags|FLAGS|settings)"
+)
+"""Names of what options and configurations are read into."""
+_MOVES = (
+    re.compile(rb"\bdevice=\s*(?:%s\.\w|%s\[[\"'])" % (_SETTINGS, _SETTINGS)),
+    re.compile(rb"\.to\(\s*%s\.\w+[,)]" % _SETTINGS),
+    *(
+        re.compile(
+            start + rb"\s*(?:(?!torch\.)(?:\w+\.)+(?!\w*(?:device|type|float|rank))\w+[,)]"
+            rb"|[\w.]+\[[\"'])"
+        )
+        for start in (rb"\.to\(", b"map_location=")
+    ),
 )
 """Each begins with plain letters, for which the search is fast."""
 _DEVICE_NAMES = frozenset(

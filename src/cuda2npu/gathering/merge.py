@@ -44,11 +44,18 @@ class _Project:
         if name not in outline.constants:
             for star, module in outline.imports:
                 found = self.modules.find(path, module) if star == "*" else None
-                if found and not found[1] and depth:
+                if found and not found[1] and depth and self.exports(found[0], name):
                     inner = self.member(found[0], name, depth - 1)
                     if inner is not None and inner[0] in self.outlines:
                         return inner
         return path, name
+
+    def exports(self, path: str, name: str) -> bool:
+        """Whether a star import of this file brings the name."""
+        outline = self.outlines.get(path)
+        if outline is None or outline.exported is None:
+            return not name.startswith("_")
+        return name in outline.exported
 
     def constant(self, path: str, name: str, dotted: str) -> Member | None:
         """The constant that a name, or an attribute of a module, means in a file."""
@@ -70,6 +77,7 @@ def merge(outlines: Mapping[str, Outline], modules: Modules, shown: Mapping[str,
         constants=_constants(project, sinks),
         sinks={key: frozenset(kinds) for key, kinds in sorted(sinks.items())},
         readers={key: tuple(sorted(texts)) for key, texts in sorted(readers.items())},
+        files=frozenset(name for outline in outlines.values() for name in outline.files),
     )
 
 
@@ -152,6 +160,8 @@ def _constants(project: _Project, sinks: _Sinks) -> dict[str, dict[str, str]]:
     result: dict[str, dict[str, str]] = {}
     for path, outline in project.outlines.items():
         names = {name: _key(path, name) for name in known.get(path, ())}
+        if any(local == "*" for local, _ in outline.imports):
+            names.update(_by_star(project, path, known))
         for local, dotted in outline.imports:
             member = project.resolve(path, dotted)
             if member is not None and _key(*member) in sinks:
@@ -163,3 +173,13 @@ def _constants(project: _Project, sinks: _Sinks) -> dict[str, dict[str, str]]:
         if names:
             result[path] = names
     return result
+
+
+def _by_star(
+    project: _Project, path: str, known: Mapping[str, list[str]]
+) -> Iterator[tuple[str, str]]:
+    """The known constants that star imports bring to a file."""
+    for name in sorted({name for names in known.values() for name in names}):
+        member = project.member(path, name)
+        if member is not None and member[0] != path and member[1] in known.get(member[0], ()):
+            yield name, _key(*member)

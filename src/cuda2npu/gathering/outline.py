@@ -8,6 +8,7 @@ in the project is found out when all outlines are put together, in :mod:`cuda2np
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -66,6 +67,12 @@ class Outline(NamedTuple):
     """The names bound at module level."""
     definitions: tuple[Definition, ...] = ()
     readings: tuple[Reading, ...] = ()
+    exported: frozenset[str] | None = None
+    """What ``__all__`` lists; None without it, or where it is more than a list."""
+    options: frozenset[str] = frozenset()
+    """The command-line options that are defined, with ``_`` for ``-``."""
+    files: frozenset[str] = frozenset()
+    """The configuration files that strings name, from the right."""
 
 
 def outline(text: str) -> Outline:
@@ -79,6 +86,9 @@ def outline(text: str) -> Outline:
         constants=frozenset(scope.names),
         definitions=tuple(_definitions(tree, nodes)),
         readings=tuple(_readings(nodes, scope)),
+        exported=_exported(tree),
+        options=frozenset(name for node in nodes for name in _options(node)),
+        files=frozenset(name for node in nodes for name in _files(node)),
     )
 
 
@@ -114,6 +124,26 @@ def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
                     yield alias.asname or alias.name, f"{module}{dot}{alias.name}"
 
 
+def _exported(tree: ast.Module) -> frozenset[str] | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            items = node.value.elts if isinstance(node.value, (ast.List, ast.Tuple)) else [node]
+            names = [item.value for item in items if isinstance(item, ast.Constant)]
+            if len(names) == len(items):
+                return frozenset(str(name) for name in names)
+    return None
+
+
+def _files(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        named = _CONFIG_FILE.search(node.value)
+        if named:
+            yield named[1]
+
+
+_CONFIG_FILE = re.compile(r"(?:^|/)((?:\w[\w.-]*/)*\w[\w.-]*\.(?:ya?ml|json|toml))$")
+
+
 def _definitions(tree: ast.Module, nodes: list[ast.AST]) -> Iterator[Definition]:
     for statement in tree.body:
         yield from _assigned(statement, "")
@@ -141,9 +171,22 @@ def _assigned(node: ast.stmt, prefix: str) -> Iterator[Definition]:
             yield from _values(prefix + target.id, node.value)
 
 
+def _options(node: ast.AST) -> Iterator[str]:
+    """The long flags of ``add_argument("--accelerator")``, as their values are read."""
+    if isinstance(node, ast.Call) and _defines_option(node):
+        for argument in node.args:
+            if isinstance(argument, ast.Constant) and str(argument.value).startswith("--"):
+                yield str(argument.value).lstrip("-").replace("-", "_")
+
+
+def _defines_option(call: ast.Call) -> bool:
+    callee = (attribute_chain(call.func) or ("",))[-1]
+    return callee in ("add_argument", "add_option", "option")
+
+
 def _option(call: ast.Call) -> Iterator[Definition]:
     """``add_argument("--accelerator", default="cuda")``: an attribute of what is parsed."""
-    if (attribute_chain(call.func) or ("",))[-1] not in ("add_argument", "add_option", "option"):
+    if not _defines_option(call):
         return
     flags = [a.value for a in call.args if isinstance(a, ast.Constant)]
     names = [f.lstrip("-") for f in flags if isinstance(f, str) and f.startswith("--")]
@@ -162,6 +205,10 @@ def _values(name: str, value: ast.expr | None) -> Iterator[Definition]:
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         # One file for each kind of device, each with its name: no setting of the program.
         yield Definition(name, _is_device(value.value) and value.value not in _OTHERS)
+    elif isinstance(value, (ast.Tuple, ast.List, ast.Set)) and not name.startswith("."):
+        items = [getattr(item, "value", None) for item in value.elts]
+        if items and all(isinstance(item, str) and item and _is_device(item) for item in items):
+            yield Definition(name, True)
     elif isinstance(value, ast.IfExp):
         for part in (value.body, value.orelse):
             if isinstance(part, ast.Constant) and part.value in _OTHERS:
@@ -191,6 +238,8 @@ def _is_device(value: str) -> bool:
 def _readings(nodes: list[ast.AST], scope: Scope) -> Iterator[Reading]:
     values = _Values(scope, nodes)
     for node in nodes:
+        if isinstance(node, ast.Compare):
+            yield from _tested(node, values)
         if not isinstance(node, ast.Call):
             continue
         callee = attribute_chain(node.func)
@@ -209,6 +258,20 @@ def _readings(nodes: list[ast.AST], scope: Scope) -> Iterator[Reading]:
                 last not in _TORCH_ONLY or slot.endswith("=") or meaning.startswith("torch.")
             ):
                 yield from values.read(argument, kind, meaning or last)
+
+
+def _tested(node: ast.Compare, values: _Values) -> Iterator[Reading]:
+    """``device not in KNOWN``: the constant lists devices."""
+    if not isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        return
+    chain = attribute_chain(_unwrapped(node.left)) or ()
+    kind = _by_keyword(f"{''.join(chain[-1:])}=")
+    if chain[-1:] == ("type",) and _by_keyword(f"{chain[-2:][0]}=") == DEVICE:
+        kind = DEVICE
+    if kind and isinstance(node.comparators[0], (ast.Name, ast.Attribute)):
+        for reading in values.read(node.comparators[0], kind, "in"):
+            if reading.dotted or not reading.name.startswith("."):
+                yield reading
 
 
 def _by_keyword(slot: str) -> str | None:
@@ -244,13 +307,21 @@ class _Values:
         self._scope = scope
         self._parameters: set[str] = set()
         bound: dict[str, list[ast.expr]] = {}
+        stored: set[str] = set()
+        has_star = False
         for node in nodes:
-            if isinstance(node, ast.Assign):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                stored.add(node.id)
+            elif isinstance(node, ast.ImportFrom):
+                has_star = has_star or node.names[0].name == "*"
+            elif isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
                         bound.setdefault(target.id, []).append(node.value)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 self._parameters.update(parameter.arg for parameter in parameters(node.args))
+        self._stored = stored if has_star else None
+        """The names that the file binds itself, where others may come by a star import."""
         self._aliases = {
             name: values[0]
             for name, values in bound.items()
@@ -271,7 +342,7 @@ class _Values:
                 return
             if node.id in self._aliases and depth:
                 yield from self.read(self._aliases[node.id], kind, reader, depth - 1)
-            elif node.id in scope.names:
+            elif node.id in scope.names or self._comes_by_star(node.id):
                 yield Reading(node.id, scope.meaning(node.id) or "", kind, reader, line)
         elif isinstance(node, ast.Attribute):
             chain = attribute_chain(node)
@@ -282,6 +353,9 @@ class _Values:
             key = _key(node)
             if key is not None:
                 yield Reading(f".{key}", "", kind, reader, line)
+
+    def _comes_by_star(self, name: str) -> bool:
+        return self._stored is not None and name not in self._stored
 
 
 _PASSED_ON = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.BoolOp)
