@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from cuda2npu.knowledge import FOREIGN
 from cuda2npu.rule import Fix, FixLevel, Report
 from cuda2npu.tokens import ConfigKey, ConfigValue, DocumentSite
@@ -39,7 +41,7 @@ def moved(token: ConfigValue, site: DocumentSite, new: str, kind: str) -> Fix | 
 
     It is safe when the project's code is known to read the key for that and for nothing else,
     and the key says by its name what it is, or the code names the file: a ``target`` in another
-    file is somebody else's.
+    file is somebody else's, and so is what an editor keeps in a hidden folder.
     """
     feeds = site.project.feeds(token.key)
     if FOREIGN in feeds:
@@ -49,7 +51,8 @@ def moved(token: ConfigValue, site: DocumentSite, new: str, kind: str) -> Fix | 
         return Report(
             f"{token.value} is read by {readers}, too: see what each reader makes of {new}"
         )
-    speaks = names_device(token.key) or names_backend(token.key)
+    hidden = PurePath(site.path).parent.name.startswith(".")
+    speaks = not hidden and (names_device(token.key) or names_backend(token.key))
     if feeds == {kind} and (speaks or site.project.names_file(site.path)):
         why = f"the project's code hands {token.key} to torch as a {kind}, and the NPU's is {new}"
         return replaced(token, new, why)

@@ -99,6 +99,12 @@ def _is_read_by_library(token: ConfigValue, site: DocumentSite) -> bool:
             "environment:\n  - MODEL_DEVICE=npu\n",
             path="compose.yml",
         ),
+        rewrite(
+            "device: cuda\n",
+            "device: npu\n",
+            path="c.yaml",
+            beside={"run.py": "import torch\nd = torch.device(cfg['device'])\n"},
+        ),
         leave("ENV BUILD=cuda\n", path="Dockerfile"),
         leave("device: &d\n  name: cuda\nother: *d\n", path="c.yaml"),
         leave("devices: [cpu, cuda, mps]\n", path="c.yaml"),
