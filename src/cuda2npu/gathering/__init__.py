@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 Contents = Callable[[], Iterable[tuple[str, bytes]]]
 """Gives every file that can be read; asked more than once, so that none need be kept."""
+Near = Callable[[], Mapping[str, set[str]]]
+"""Gives the files of the project that each file imports; worked out when it is first asked."""
 
 
 def collect(paths: Iterable[str], options: Options) -> Knowledge:
@@ -53,9 +56,10 @@ def know(contents: Contents, shown: Mapping[str, str], options: Options) -> Know
     outlines = _outlines(contents, found)
     classes = _classes(contents, outlines, modules, shown)
     knowledge = replace(merge(outlines, modules, shown), classes=classes)
-    knowledge = _with_neighbours(knowledge, contents, modules)
+    near = cache(lambda: _near(contents, modules))
+    knowledge = _with_neighbours(knowledge, near)
     parsers = outlines | _parsers(contents, found, outlines, knowledge)
-    knowledge = replace(knowledge, programs=_programs(contents, parsers, modules, knowledge))
+    knowledge = replace(knowledge, programs=_programs(parsers, near, knowledge))
     return replace(knowledge, calls=_calls(contents, found, modules, options, knowledge))
 
 
@@ -144,13 +148,26 @@ def _classes(
     return tuple(families.classes(shown))
 
 
-def _with_neighbours(knowledge: Knowledge, contents: Contents, modules: Modules) -> Knowledge:
+def _near(contents: Contents, modules: Modules) -> dict[str, set[str]]:
+    """The files of the project that each file imports."""
+    from cuda2npu.survey import imports
+
+    return {
+        path: {
+            found[0]
+            for statement in imports(data)
+            for name in _dotted(statement)
+            if (found := modules.find(path, name))
+        }
+        for path, data in contents()
+    }
+
+
+def _with_neighbours(knowledge: Knowledge, near: Near) -> Knowledge:
     """Let the files around the one that gives an attribute its value know of other readers.
 
     What is compared with a ``device`` that stays as it is has to stay, too.
     """
-    from cuda2npu.survey import imports
-
     given: dict[str, set[str]] = {}
     for key in knowledge.readers:
         path, _, name = key.rpartition(":.")
@@ -159,10 +176,8 @@ def _with_neighbours(knowledge: Knowledge, contents: Contents, modules: Modules)
     if not given:
         return knowledge
     sinks, readers = dict(knowledge.sinks), dict(knowledge.readers)
-    for path, data in contents():
-        named = (name for each in imports(data) for name in _dotted(each))
-        near = {found[0] for each in named if (found := modules.find(path, each))}
-        for definer in sorted(given.keys() & near):
+    for path, imported in near().items():
+        for definer in sorted(given.keys() & imported):
             for name in given[definer]:
                 there, here = f"{definer}:.{name}", f"{path}:.{name}"
                 sinks[here] = sinks.get(here, frozenset()) | {FOREIGN}
@@ -190,25 +205,18 @@ def _parsers(
 
 
 def _programs(
-    contents: Contents,
-    outlines: Mapping[str, Outline],
-    modules: Modules,
-    knowledge: Knowledge,
+    outlines: Mapping[str, Outline], near: Near, knowledge: Knowledge
 ) -> dict[str, frozenset[str]]:
     """The files that parse options which something reads, or import one that does."""
-    from cuda2npu.survey import imports
-
     defined = {
         path: options
         for path, each in outlines.items()
         if (options := frozenset(name for name in each.options if knowledge.feeds(name)))
     }
     programs = dict(defined)
-    others: set[str] = set()
-    for path, data in contents() if defined else ():
-        others.add(path)
-        named = (name for each in imports(data) for name in _dotted(each))
-        for target in {found[0] for each in named if (found := modules.find(path, each))}:
+    others = near() if defined else {}
+    for path, imported in others.items():
+        for target in imported:
             options = programs.get(path, frozenset()) | defined.get(target, frozenset())
             if options:
                 programs[path] = options
