@@ -157,7 +157,7 @@ def test_ctrl_c_leaves_whole_files_and_no_work_behind(tmp_path: Path, two: str) 
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 128 + signal.SIGINT
+    assert process.returncode == 128 + signal.SIGINT, said
     assert b"not begun; every file is whole." in said
     assert b"Traceback" not in said
     after = texts(jobs)

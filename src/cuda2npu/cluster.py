@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import wait as wait_for
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -90,13 +91,13 @@ class Cluster(Executor):
         """Have a worker call a function; what it holds of this machine goes along."""
         future: Future[Any] = Future()
         self._open.add(future)
+        future.add_done_callback(self._open.discard)
         task = self._client.submit(_guarded, self._here, fn, *args, pure=False, **kwargs)
         task.add_done_callback(lambda done: self._settle(future, done))
         return future
 
     def _settle(self, future: Future[Any], task: Any) -> None:
         """Hand the result of a task on, unless the run was stopped before."""
-        self._open.discard(future)
         if not future.set_running_or_notify_cancel():
             return
         try:
@@ -112,9 +113,9 @@ class Cluster(Executor):
             future.set_exception(DeadlyFileError() if deadly else fault)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Drop what has not come back, and leave the cluster."""
-        for future in tuple(self._open):
-            future.cancel()
+        """Drop what has not come back, and leave the cluster once what is coming is here."""
+        coming = [future for future in tuple(self._open) if not future.cancel()]
+        wait_for(coming, timeout=_TIMEOUT)
         self._client.close(timeout=_TIMEOUT)
 
 
