@@ -99,6 +99,8 @@ class TestImports:
             ("print 'python 2'\nimport a", [Import("a", ())]),
             ("yield from a\nraise X from b", []),
             ("from_x = 1\nimportant = 2", []),
+            ("import a\n# important\nx = 'import b'\n", [Import("a", ())]),
+            ("import a\nx = [\n'import b; import c']\n", [Import("a", ())]),
             ("import 包", [Import("包", ())]),
         ],
     )

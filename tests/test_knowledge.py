@@ -374,6 +374,10 @@ class TestPrograms:
         known = of(options=PARSER, train="from options import p\n" + READER)
         assert known.takes("train", "--device", DEVICE)
 
+    def test_a_parser_in_the_package_itself(self) -> None:
+        known = of({"pkg/__init__": PARSER, "pkg/train": "from . import p\n" + READER})
+        assert known.takes("pkg/train", "--device", DEVICE)
+
     def test_two_files_of_one_name_must_both_take_it(self) -> None:
         known = of({"a/train": PARSER + READER, "b/train": "print(1)\n"})
         assert known.takes("a/train", "--device", DEVICE)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +20,7 @@ from cuda2npu.files import Job
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.project import Mode, Outcome
+from cuda2npu.workers import Each, by_workers, one_by_one
 
 OPTIONS = Options()
 
@@ -145,7 +146,10 @@ def test_the_places_of_findings_are_those_of_the_new_file(
 class TestKnowledge:
     def test_is_not_collected_without_a_trigger_word(self, tmp_path: Path) -> None:
         run = project.run(
-            jobs(tmp_path, "plain", "plain"), OPTIONS, Mode.CHECK, knowledge=pytest.fail
+            jobs(tmp_path, "plain", "plain"),
+            OPTIONS,
+            Mode.CHECK,
+            knowledge=lambda _: pytest.fail("collected"),
         )
         assert len(list(run)) == 2
 
@@ -155,7 +159,8 @@ class TestKnowledge:
     ) -> None:
         calls: list[int] = []
 
-        def collect() -> Knowledge:
+        def collect(each: Each) -> Knowledge:
+            assert dict(each(len, [("a", b"xy")])) == {"a": 2}
             calls.append(1)
             return Knowledge(sinks={"kind": frozenset(["device"])})
 
@@ -176,6 +181,36 @@ class TestKnowledge:
         names = [Path(job.path).name for job in made]
         assert notes == [(f"{names[0]} ['device']",), (), (f"{names[2]} ['device']",)]
         assert calls == [1]
+
+
+def deadly_for_workers(data: bytes) -> int:
+    if b"deadly" in data and parent_process() is not None:
+        os._exit(9)
+    return len(data)
+
+
+class TestEach:
+    CONTENTS = tuple((str(number), b"x" * number * 200) for number in range(200))
+
+    @pytest.mark.parametrize("deadly", [False, True])
+    def test_workers_tell_what_one_alone_does(self, deadly: bool) -> None:
+        """In the same order; what a worker dies of is done here."""
+        contents = [*self.CONTENTS, *([("deadly", b"deadly")] if deadly else []), *self.CONTENTS]
+        expected = list(one_by_one(deadly_for_workers, contents))
+        with forked(2) as executor:
+            assert list(by_workers(executor, 2)(deadly_for_workers, contents)) == expected
+
+    def test_not_all_bytes_are_read_ahead(self) -> None:
+        read: list[str] = []
+
+        def contents() -> Iterator[tuple[str, bytes]]:
+            for path, data in self.CONTENTS:
+                read.append(path)
+                yield path, data
+
+        with forked(2) as executor:
+            next(iter(by_workers(executor, 2)(len, contents())))
+        assert len(read) < len(self.CONTENTS)
 
 
 class TestExecutor:

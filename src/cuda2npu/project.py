@@ -18,12 +18,13 @@ from cuda2npu.files import Job
 from cuda2npu.fingerprint import occurrences
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Edit, Finding, Options, SourceError, Target, UsageError
-from cuda2npu.workers import process_pool
+from cuda2npu.workers import Each, by_workers, one_by_one, process_pool
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     ExecutorFactory = Callable[[int], Executor]
+    Gather = Callable[[Each], Knowledge]
 
 POOL_BYTES = 256 * 1024
 """Less source than this is done sooner than a pool of workers starts."""
@@ -93,12 +94,13 @@ def run(
     executor: ExecutorFactory | None = None,
     remote: bool = False,
     stopped: Callable[[], bool] = lambda: False,
-    knowledge: Callable[[], Knowledge] = Knowledge,
+    knowledge: Gather = lambda _: Knowledge(),
 ) -> Iterator[Outcome]:
     """Do every job and tell the outcomes in the order of the jobs.
 
-    ``knowledge`` collects what the files say about each other; it is asked once, before the
-    first file is converted, and not at all when no file holds a trigger word.
+    ``knowledge`` collects what the files say about each other, by the workers if there are
+    any; it is asked once, before the first file is converted, and not at all when no file holds
+    a trigger word.
 
     ``executor`` makes the executor for a number of workers and is then always used. Without
     it, a ``ProcessPoolExecutor`` is started once there is enough to do. Workers that are
@@ -111,15 +113,15 @@ def run(
         begun = _gather(items) if workers > 1 else []
         items = itertools.chain(begun, items)
         if _size(begun) < POOL_BYTES:
-            known = cache(knowledge)
+            known = cache(lambda: knowledge(one_by_one))
             for item in itertools.takewhile(lambda _: not stopped(), items):
                 yield (
                     item if isinstance(item, Outcome) else convert(*item, options, mode, known())
                 )
             return
-    arguments = (options, mode, knowledge())
-    pool = _Pool(executor or process_pool, workers, arguments, remote)
+    pool = _Pool(executor or process_pool, workers, (options, mode), remote)
     try:
+        pool.gather(knowledge)
         yield from pool.outcomes(items, stopped)
     finally:
         pool.close()
@@ -154,15 +156,22 @@ class _Pool:
         self,
         factory: ExecutorFactory,
         workers: int,
-        arguments: tuple[Options, Mode, Knowledge],
+        arguments: tuple[Options, Mode],
         remote: bool,
     ) -> None:
         self._factory = factory
+        self._remote = remote
         self._work = transform if remote else convert
         self._stores = remote and arguments[1] is Mode.WRITE
         self._workers = workers
         self._common = arguments
+        self._knowledge = Knowledge()
         self._executor = factory(workers)
+
+    def gather(self, knowledge: Gather) -> None:
+        """Collect what the files say about each other; not far away, since all bytes travel."""
+        near = one_by_one if self._remote else by_workers(self._executor, self._workers)
+        self._knowledge = knowledge(near)
 
     def outcomes(self, items: Iterator[_Item], stopped: Callable[[], bool]) -> Iterator[Outcome]:
         window: deque[Outcome | _Task] = deque()
@@ -189,8 +198,7 @@ class _Pool:
 
     def _arguments(self, job: Job) -> tuple[Options, Mode, Knowledge]:
         """What a job needs besides its bytes; a remote worker could not resolve its path."""
-        options, mode, knowledge = self._common
-        return options, mode, knowledge.seen_from(os.path.realpath(job.path))
+        return *self._common, self._knowledge.seen_from(os.path.realpath(job.path))
 
     def _submit(self, job: Job, data: bytes) -> _Task:
         from concurrent.futures import BrokenExecutor

@@ -121,12 +121,25 @@ def _read(paths: Iterable[str], stopped: Callable[[], bool]) -> Iterator[tuple[s
 
 def imports(data: bytes) -> Iterator[Import]:
     """The import statements of a source, also of one that does not parse."""
+    last = _last_import(data)  # most imports stand at the top, and the search is slow
     for match in _IMPORT.finditer(data):
+        if match.start() > last:
+            return
         if match["plain"] is not None:
             yield from (Import(name, ()) for name in _listed(match["plain"]))
         elif match["module"] is not None:
             module = match["module"].replace(b" ", b"").replace(b"\t", b"")
             yield Import(_text(module), tuple(_listed(match["names"])))
+
+
+def _last_import(data: bytes) -> int:
+    """Where the last word that may be part of an import statement stands; -1 without one."""
+    found = len(data)
+    while (found := data.rfind(b"import", 0, found)) >= 0:
+        before = data[data.rfind(b"\n", 0, found) + 1 : found].lstrip()
+        if not before or before.startswith(b"from") or b":" in before or b";" in before:
+            break
+    return found
 
 
 def _listed(names: bytes) -> Iterator[str]:

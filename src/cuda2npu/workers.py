@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cuda2npu import writing
 
@@ -11,8 +13,77 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from multiprocessing.process import BaseProcess
 
+_T = TypeVar("_T")
+_Contents = Iterable[tuple[str, bytes]]
+_BATCH = 256 * 1024
+"""Bytes of source that travel to a worker at once."""
 _GRACE = 2.0
 """Seconds that a worker goes on when it is told to end."""
+
+
+class Each(Protocol):
+    """Calls a pure function with the bytes of each file; tells the results in the same order."""
+
+    def __call__(
+        self, function: Callable[[bytes], _T], contents: _Contents, /
+    ) -> Iterable[tuple[str, _T]]: ...
+
+
+def one_by_one(function: Callable[[bytes], _T], contents: _Contents, /) -> Iterator[tuple[str, _T]]:
+    """Call it here."""
+    return ((path, function(data)) for path, data in contents)
+
+
+def by_workers(executor: Executor, workers: int) -> Each:
+    """Have the workers of an executor call it; what one dies of is done here."""
+
+    def each(function: Callable[[bytes], _T], contents: _Contents, /) -> Iterator[tuple[str, _T]]:
+        window: deque[Callable[[], list[tuple[str, _T]]]] = deque()
+        for batch in _batches(contents):
+            window.append(_begun(executor, function, batch))
+            if len(window) > 2 * workers:
+                yield from window.popleft()()
+        for rest in window:
+            yield from rest()
+
+    return each
+
+
+def _batches(contents: _Contents) -> Iterator[list[tuple[str, bytes]]]:
+    batch: list[tuple[str, bytes]] = []
+    size = 0
+    for path, data in contents:
+        batch.append((path, data))
+        size += len(data)
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _begun(
+    executor: Executor, function: Callable[[bytes], _T], batch: list[tuple[str, bytes]]
+) -> Callable[[], list[tuple[str, _T]]]:
+    """Hand a batch to a worker; gives what waits for the results."""
+    from concurrent.futures import BrokenExecutor
+
+    try:
+        future = executor.submit(_call, function, batch)
+    except BrokenExecutor:
+        return lambda: _call(function, batch)
+
+    def results() -> list[tuple[str, _T]]:
+        try:
+            return future.result()
+        except BrokenExecutor:
+            return _call(function, batch)
+
+    return results
+
+
+def _call(function: Callable[[bytes], _T], batch: list[tuple[str, bytes]]) -> list[tuple[str, _T]]:
+    return list(one_by_one(function, batch))
 
 
 def process_pool(workers: int) -> Executor:

@@ -24,6 +24,7 @@ from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import BROKEN_PIPE, Output, reporter, wants_color
 from cuda2npu.report.progress import Progress
 from cuda2npu.report.summary import Summary
+from cuda2npu.workers import Each, one_by_one
 from cuda2npu.writing import WriteError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Run:
                 executor=(lambda _: cluster) if cluster else None,
                 remote=cluster is not None,
                 stopped=lambda: self.stopped,
-                knowledge=lambda: self._knowledge(plan.jobs),
+                knowledge=lambda each: self._knowledge(plan.jobs, each),
             )
             for outcome in map(self._keep, chain(outcomes, self._copies(plan))):
                 if outcome.findings or outcome.changed or outcome.error:
@@ -123,11 +124,11 @@ class Run:
                 python, plan.cuda_sources, inventory.kernels, lambda: self.stopped
             )
 
-    def _knowledge(self, jobs: list[Job]) -> Knowledge:
+    def _knowledge(self, jobs: list[Job], each: Each = one_by_one) -> Knowledge:
         from cuda2npu.gathering import collect
         from cuda2npu.gathering.roots import project_files
 
-        return collect(project_files(jobs, self.config.exclude), self.config.options)
+        return collect(project_files(jobs, self.config.exclude), self.config.options, each)
 
     def stdin(self, name: str, show: Callable[[Outcome], None]) -> None:
         self.summary.is_stdin = True

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,45 +20,51 @@ from cuda2npu.gathering.glance import Glance, Search, Words, glance, speaks
 from cuda2npu.knowledge import FOREIGN, Knowledge, OwnClass
 from cuda2npu.model import Options, SourceError
 from cuda2npu.scopes import attribute_chain
+from cuda2npu.workers import Each, one_by_one
 
 if TYPE_CHECKING:
+    from cuda2npu.gathering.importers import Importers
     from cuda2npu.gathering.modules import Modules
     from cuda2npu.gathering.outline import Outline
-    from cuda2npu.survey import Import
 
 
 Contents = Callable[[], Iterable[tuple[str, bytes]]]
 """Gives every file that can be read; asked more than once, so that none need be kept."""
-Near = Callable[[], Mapping[str, set[str]]]
-"""Gives the files of the project that each file imports; worked out when it is first asked."""
 
 
-def collect(paths: Iterable[str], options: Options) -> Knowledge:
-    """What is to know about these files. One that cannot be read or parsed says nothing."""
+def collect(paths: Iterable[str], options: Options, each: Each = one_by_one) -> Knowledge:
+    """What is to know about these files. One that cannot be read or parsed says nothing.
+
+    ``each`` calls a function with the bytes of every file, here or by workers.
+    """
     shown = {_real(path): _shown(path) for path in paths if format_of(path) in (PYTHON, None)}
-    return know(lambda: _read(shown), shown, options)
+    return know(lambda: _read(shown), shown, options, each)
 
 
-def know(contents: Contents, shown: Mapping[str, str], options: Options) -> Knowledge:
+def know(
+    contents: Contents, shown: Mapping[str, str], options: Options, each: Each = one_by_one
+) -> Knowledge:
     """The same of sources, wherever they come from. Pure.
 
     ``shown`` holds the path of every file with its name for the user.
     """
-    glances = {path: glance(data) for path, data in contents()}
+    glances = dict(each(glance, contents()))
     found = {path: each for path, each in glances.items() if any(each)}
     if not found:
         return Knowledge()
+    from cuda2npu.gathering.importers import Importers
     from cuda2npu.gathering.merge import merge
     from cuda2npu.gathering.modules import Modules
 
     modules = Modules(shown)
-    outlines = _outlines(contents, found)
+    outlines = _outlines(contents, found, each)
     classes = _classes(contents, outlines, modules, shown)
     knowledge = replace(merge(outlines, modules, shown), classes=classes)
-    near = cache(lambda: _near(contents, modules))
-    knowledge = _with_neighbours(knowledge, near)
-    parsers = outlines | _parsers(contents, found, outlines, knowledge)
-    knowledge = replace(knowledge, programs=_programs(parsers, near, knowledge))
+    importers = Importers(contents, modules)
+    knowledge = _with_neighbours(knowledge, importers)
+    parsers = outlines | _parsers(contents, found, outlines, knowledge, each)
+    programs = _programs(parsers, importers, glances, knowledge)
+    knowledge = replace(knowledge, programs=programs)
     return replace(knowledge, calls=_calls(contents, found, modules, options, knowledge))
 
 
@@ -81,31 +86,36 @@ def _read(paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
             continue
 
 
-def _outlines(contents: Contents, found: Mapping[str, Glance]) -> dict[str, Outline]:
+def _outlines(contents: Contents, found: Mapping[str, Glance], each: Each) -> dict[str, Outline]:
     """The outlines of the files that have something to say."""
     from cuda2npu.rule import OTHER_RUNTIMES
 
     search = Search(
-        {name for each in found.values() for name in each.constants},
-        {name for each in found.values() for name in each.attributes},
+        {name for one in found.values() for name in one.constants},
+        {name for one in found.values() for name in one.attributes},
         OTHER_RUNTIMES,
     )
-    outlines: dict[str, Outline] = {}
-    for path, data in contents():
-        here = found.get(path, Glance())
-        if here.owners or here.has_sink or search.wants(data):
-            _add(outlines, path, data)
+
+    def speaking() -> Iterator[tuple[str, bytes]]:
+        for path, data in contents():
+            here = found.get(path, Glance())
+            if here.owners or here.has_sink or search.wants(data):
+                yield path, data
+
+    outlines = _outlined(speaking(), each)
     # A name that says what it is needs no proof, but a reader that is not torch's is news.
     foreign = {
         r.name.lstrip(".") for s in outlines.values() for r in s.readings if r.kind == FOREIGN
     }
-    constants = {name for each in found.values() for name in each.constants}
-    more = Words((foreign & constants) | _renamed(outlines, constants))
-    for path, data in contents() if foreign or more else ():
-        here = found.get(path, Glance())
-        if path not in outlines and (here.attributes & foreign or more.stand_in(data)):
-            _add(outlines, path, data)
-    return outlines
+    constants = {name for one in found.values() for name in one.constants}
+    names = Words((foreign & constants) | _renamed(outlines, constants))
+    more = (
+        (path, data)
+        for path, data in (contents() if foreign or names else ())
+        if path not in outlines
+        and (found.get(path, Glance()).attributes & foreign or names.stand_in(data))
+    )
+    return outlines | _outlined(more, each)
 
 
 def _renamed(outlines: Mapping[str, Outline], constants: set[str]) -> set[str]:
@@ -118,12 +128,17 @@ def _renamed(outlines: Mapping[str, Outline], constants: set[str]) -> set[str]:
     }
 
 
-def _add(outlines: dict[str, Outline], path: str, data: bytes) -> None:
+def _outlined(contents: Iterable[tuple[str, bytes]], each: Each) -> dict[str, Outline]:
+    return {path: found for path, found in each(_outline, contents) if found is not None}
+
+
+def _outline(data: bytes) -> Outline | None:
     from cuda2npu.gathering.outline import outline
     from cuda2npu.source import decode
 
     with suppress(SourceError):  # the run itself says so
-        outlines[path] = outline(decode(data)[0])
+        return outline(decode(data)[0])
+    return None
 
 
 def _classes(
@@ -148,22 +163,7 @@ def _classes(
     return tuple(families.classes(shown))
 
 
-def _near(contents: Contents, modules: Modules) -> dict[str, set[str]]:
-    """The files of the project that each file imports."""
-    from cuda2npu.survey import imports
-
-    return {
-        path: {
-            found[0]
-            for statement in imports(data)
-            for name in _dotted(statement)
-            if (found := modules.find(path, name))
-        }
-        for path, data in contents()
-    }
-
-
-def _with_neighbours(knowledge: Knowledge, near: Near) -> Knowledge:
+def _with_neighbours(knowledge: Knowledge, importers: Importers) -> Knowledge:
     """Let the files around the one that gives an attribute its value know of other readers.
 
     What is compared with a ``device`` that stays as it is has to stay, too.
@@ -173,11 +173,9 @@ def _with_neighbours(knowledge: Knowledge, near: Near) -> Knowledge:
         path, _, name = key.rpartition(":.")
         if path and speaks(name):
             given.setdefault(path, set()).add(name)
-    if not given:
-        return knowledge
     sinks, readers = dict(knowledge.sinks), dict(knowledge.readers)
-    for path, imported in near().items():
-        for definer in sorted(given.keys() & imported):
+    for path, imported in importers.of(given).items():
+        for definer in sorted(imported):
             for name in given[definer]:
                 there, here = f"{definer}:.{name}", f"{path}:.{name}"
                 sinks[here] = sinks.get(here, frozenset()) | {FOREIGN}
@@ -190,22 +188,27 @@ def _parsers(
     found: Mapping[str, Glance],
     outlines: Mapping[str, Outline],
     knowledge: Knowledge,
+    each: Each,
 ) -> dict[str, Outline]:
     """The files that only give an option its default, and that another file reads."""
     wanted = {
         path
-        for path, each in found.items()
-        if path not in outlines and any(map(knowledge.feeds, each.attributes))
+        for path, one in found.items()
+        if path not in outlines and any(map(knowledge.feeds, one.attributes))
     }
-    parsers: dict[str, Outline] = {}
-    for path, data in contents() if wanted else ():
-        if path in wanted and (b"option(" in data or b"add_argument(" in data):
-            _add(parsers, path, data)
-    return parsers
+    parsers = (
+        (path, data)
+        for path, data in (contents() if wanted else ())
+        if path in wanted and (b"option(" in data or b"add_argument(" in data)
+    )
+    return _outlined(parsers, each)
 
 
 def _programs(
-    outlines: Mapping[str, Outline], near: Near, knowledge: Knowledge
+    outlines: Mapping[str, Outline],
+    importers: Importers,
+    paths: Iterable[str],
+    knowledge: Knowledge,
 ) -> dict[str, frozenset[str]]:
     """The files that parse options which something reads, or import one that does."""
     defined = {
@@ -214,14 +217,11 @@ def _programs(
         if (options := frozenset(name for name in each.options if knowledge.feeds(name)))
     }
     programs = dict(defined)
-    others = near() if defined else {}
-    for path, imported in others.items():
+    for path, imported in importers.of(defined).items():
         for target in imported:
-            options = programs.get(path, frozenset()) | defined.get(target, frozenset())
-            if options:
-                programs[path] = options
+            programs[path] = programs.get(path, frozenset()) | defined[target]
     names = {path.rpartition("/")[2] for path in programs}
-    twins = {path: frozenset[str]() for path in others if path.rpartition("/")[2] in names}
+    twins = {path: frozenset[str]() for path in paths if path.rpartition("/")[2] in names}
     return dict(sorted((twins | programs).items()))
 
 
@@ -270,10 +270,3 @@ def _called(data: bytes) -> Iterator[str]:
             chain = attribute_chain(node) if isinstance(node, ast.Attribute) else None
             if chain is not None and "cuda" in chain:
                 yield ".".join(("torch", *chain[chain.index("cuda") :]))
-
-
-def _dotted(statement: Import) -> Iterator[str]:
-    """The modules that an import may be about: ``from pkg import a`` can name pkg and pkg.a."""
-    yield statement.module
-    dot = "" if statement.module.endswith(".") else "."
-    yield from (f"{statement.module}{dot}{name}" for name in statement.names)

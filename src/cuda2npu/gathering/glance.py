@@ -45,7 +45,7 @@ _SETTINGS = (
 )
 """Names of what options and configurations are read into."""
 _MOVES = (
-    re.compile(rb"\bdevice=\s*(?:%s\.\w|%s\[[\"'])" % (_SETTINGS, _SETTINGS)),
+    re.compile(rb"device=(?<=\bdevice=)\s*(?:%s\.\w|%s\[[\"'])" % (_SETTINGS, _SETTINGS)),
     re.compile(rb"\.to\(\s*%s\.\w+[,)]" % _SETTINGS),
     *(
         re.compile(
