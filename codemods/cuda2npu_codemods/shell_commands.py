@@ -139,18 +139,18 @@ def _renamed(token: Token, offset: int) -> dict[Token, str]:
 
 
 def _to_npu(edits: dict[Token, str], told: str, proven: bool = False) -> Fix:
-    """The fix; ``proven`` says that the project's code takes the value for what it is."""
-    first = next(iter(edits))
+    """The fix; ``proven`` says that the project's code takes the values for what they are."""
+    old = ", ".join(dict.fromkeys(repr(token.text) for token in edits))
+    new = ", ".join(dict.fromkeys(map(repr, edits.values())))
+    at = next(iter(edits))
     if proven:
-        message = (
-            f"{told} is given {first.text!r}, which reaches torch: on an NPU it is {edits[first]!r}"
-        )
-        return Fix(edits, message, level=FixLevel.SAFE, at=first)
+        message = f"{told} is given {old}, which torch gets to see: on an NPU it is {new}"
+        return Fix(edits, message, level=FixLevel.SAFE, at=at)
     message = (
-        f"{told} is given {first.text!r}: where that becomes its device or backend, write "
-        f"{edits[first]!r}, once the program itself speaks to NPUs (--unsafe does it)"
+        f"{told} is given {old}: where that becomes its device or backend, write "
+        f"{new}, once the program itself speaks to NPUs (--unsafe does it)"
     )
-    return Fix(edits, message, at=first)
+    return Fix(edits, message, at=at)
 
 
 def _variable_of_option(token: Assignment, site: DocumentSite) -> Fix | Report | None:
