@@ -378,6 +378,17 @@ class TestPrograms:
         known = of({"pkg/__init__": PARSER, "pkg/train": "from . import p\n" + READER})
         assert known.takes("pkg/train", "--device", DEVICE)
 
+    @pytest.mark.parametrize("call", ["HfArgumentParser((Args, Others))", "tyro.cli(Args)"])
+    def test_the_fields_of_a_dataclass(self, call: str) -> None:
+        fields = '@dataclass(frozen=True)\nclass Args:\n    device: str = "cuda"\n'
+        parser = f"import torch\nargs = {call}\n"
+        known = of(train=fields + parser + READER, other=fields + READER)
+        assert known.takes("train", "--device", DEVICE)
+        assert not known.takes("other", "--device", DEVICE)
+        apart = of(arguments=fields, model=READER, train=f"from arguments import Args\n{parser}")
+        assert apart.takes("train", "--device", DEVICE)
+        assert not apart.takes("arguments", "--device", DEVICE)
+
     def test_two_files_of_one_name_must_both_take_it(self) -> None:
         known = of({"a/train": PARSER + READER, "b/train": "print(1)\n"})
         assert known.takes("a/train", "--device", DEVICE)

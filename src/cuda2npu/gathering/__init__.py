@@ -11,12 +11,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda2npu.boundary import is_generated
 from cuda2npu.formats import PYTHON, format_of
 from cuda2npu.gathering.glance import Glance, Search, Words, glance, speaks
+from cuda2npu.gathering.options import FIELD_PARSERS
 from cuda2npu.knowledge import FOREIGN, Knowledge, OwnClass
 from cuda2npu.model import Options, SourceError
 from cuda2npu.scopes import attribute_chain
@@ -190,18 +192,23 @@ def _parsers(
     knowledge: Knowledge,
     each: Each,
 ) -> dict[str, Outline]:
-    """The files that only give an option its default, and that another file reads."""
+    """The files that only give an option its default, which another reads, and that parse it."""
     wanted = {
         path
         for path, one in found.items()
         if path not in outlines and any(map(knowledge.feeds, one.attributes))
     }
+    fed = any(knowledge.feeds(name) for one in outlines.values() for name in one.fields)
     parsers = (
         (path, data)
-        for path, data in (contents() if wanted else ())
-        if path in wanted and (b"option(" in data or b"add_argument(" in data)
+        for path, data in (contents() if wanted or fed else ())
+        if (path in wanted and any(word in data for word in _DEFINES))
+        or (path not in outlines and any(word in data for word in FIELD_PARSERS))
     )
     return _outlined(parsers, each)
+
+
+_DEFINES = (b"option(", b"add_argument(", b"dataclass")
 
 
 def _programs(
@@ -211,18 +218,32 @@ def _programs(
     knowledge: Knowledge,
 ) -> dict[str, frozenset[str]]:
     """The files that parse options which something reads, or import one that does."""
-    defined = {
-        path: options
-        for path, each in outlines.items()
-        if (options := frozenset(name for name in each.options if knowledge.feeds(name)))
-    }
-    programs = dict(defined)
-    for path, imported in importers.of(defined).items():
-        for target in imported:
-            programs[path] = programs.get(path, frozenset()) | defined[target]
-    names = {path.rpartition("/")[2] for path in programs}
-    twins = {path: frozenset[str]() for path in paths if path.rpartition("/")[2] in names}
+    fed = partial(_fed, knowledge)
+    fields = {path: names for path, each in outlines.items() if (names := fed(each.fields))}
+    parsing = {path for path, each in outlines.items() if each.parses_fields}
+    defined = {path: names for path, each in outlines.items() if (names := fed(each.options))}
+    for path, names in _with_imported(fields if parsing else {}, importers).items():
+        if path in parsing:
+            defined[path] = defined.get(path, frozenset()) | names
+    programs = _with_imported(defined, importers)
+    alike = {path.rpartition("/")[2] for path in programs}
+    twins = {path: frozenset[str]() for path in paths if path.rpartition("/")[2] in alike}
     return dict(sorted((twins | programs).items()))
+
+
+def _fed(knowledge: Knowledge, names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in names if knowledge.feeds(name))
+
+
+def _with_imported(
+    names: Mapping[str, frozenset[str]], importers: Importers
+) -> dict[str, frozenset[str]]:
+    """The names of each file together with those of the files that it imports."""
+    found = dict(names)
+    for path, imported in importers.of(names).items():
+        for target in imported:
+            found[path] = found.get(path, frozenset()) | names[target]
+    return found
 
 
 def _calls(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cuda2npu.gathering.methods import OwnMethods, own_methods
+from cuda2npu.gathering.options import defines_option, fields, makes_field_parser, options
 from cuda2npu.knowledge import BACKEND, DEVICE, FOREIGN, SINKS
 from cuda2npu.parsing import parse
 from cuda2npu.rule import OTHER_RUNTIMES
@@ -71,6 +72,10 @@ class Outline(NamedTuple):
     """What ``__all__`` lists; None without it, or where it is more than a list."""
     options: frozenset[str] = frozenset()
     """The command-line options that are defined, with ``_`` for ``-``."""
+    fields: frozenset[str] = frozenset()
+    """The fields of dataclasses, which some parsers make options of."""
+    parses_fields: bool = False
+    """Whether such a parser is made."""
     files: frozenset[str] = frozenset()
     """The configuration files that strings name, from the right."""
 
@@ -87,7 +92,9 @@ def outline(text: str) -> Outline:
         definitions=tuple(_definitions(tree, nodes)),
         readings=tuple(_readings(nodes, scope)),
         exported=_exported(tree),
-        options=frozenset(name for node in nodes for name in _options(node)),
+        options=frozenset(name for node in nodes for name in options(node)),
+        fields=frozenset(name for node in nodes for name in fields(node)),
+        parses_fields=any(map(makes_field_parser, nodes)),
         files=frozenset(name for node in nodes for name in _files(node)),
     )
 
@@ -171,22 +178,9 @@ def _assigned(node: ast.stmt, prefix: str) -> Iterator[Definition]:
             yield from _values(prefix + target.id, node.value)
 
 
-def _options(node: ast.AST) -> Iterator[str]:
-    """The long flags of ``add_argument("--accelerator")``, as their values are read."""
-    if isinstance(node, ast.Call) and _defines_option(node):
-        for argument in node.args:
-            if isinstance(argument, ast.Constant) and str(argument.value).startswith("--"):
-                yield str(argument.value).lstrip("-").replace("-", "_")
-
-
-def _defines_option(call: ast.Call) -> bool:
-    callee = (attribute_chain(call.func) or ("",))[-1]
-    return callee in ("add_argument", "add_option", "option")
-
-
 def _option(call: ast.Call) -> Iterator[Definition]:
     """``add_argument("--accelerator", default="cuda")``: an attribute of what is parsed."""
-    if not _defines_option(call):
+    if not defines_option(call):
         return
     flags = [a.value for a in call.args if isinstance(a, ast.Constant)]
     names = [f.lstrip("-") for f in flags if isinstance(f, str) and f.startswith("--")]

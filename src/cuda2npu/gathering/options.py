@@ -1,0 +1,47 @@
+"""How a file defines the options of its command line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from cuda2npu.scopes import attribute_chain
+
+_FIELD_PARSERS = {"HfArgumentParser": "", "TrlParser": "", "cli": "tyro"}
+"""What makes an option of each field of a dataclass, with the module it is written behind."""
+FIELD_PARSERS = (b"HfArgumentParser(", b"TrlParser(", b"tyro.cli(")
+"""The same as they stand in a source."""
+
+
+def options(node: ast.AST) -> Iterator[str]:
+    """The long flags of ``add_argument("--accelerator")``, as their values are read."""
+    if isinstance(node, ast.Call) and defines_option(node):
+        for argument in node.args:
+            if isinstance(argument, ast.Constant) and str(argument.value).startswith("--"):
+                yield str(argument.value).lstrip("-").replace("-", "_")
+
+
+def defines_option(call: ast.Call) -> bool:
+    """Whether a call tells a parser of an option."""
+    callee = (attribute_chain(call.func) or ("",))[-1]
+    return callee in ("add_argument", "add_option", "option")
+
+
+def fields(node: ast.AST) -> Iterator[str]:
+    """The fields of a dataclass."""
+    if isinstance(node, ast.ClassDef) and any(map(_makes_dataclass, node.decorator_list)):
+        for member in node.body:
+            if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+                yield member.target.id
+
+
+def _makes_dataclass(decorator: ast.expr) -> bool:
+    callee = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return (attribute_chain(callee) or ("",))[-1] == "dataclass"
+
+
+def makes_field_parser(node: ast.AST) -> bool:
+    """Whether a node makes a parser whose options are the fields of dataclasses."""
+    chain = attribute_chain(node.func) if isinstance(node, ast.Call) else None
+    module = _FIELD_PARSERS.get(chain[-1]) if chain else None
+    return chain is not None and module is not None and (not module or module in chain[:-1])
