@@ -9,7 +9,7 @@ from pathlib import Path
 from cuda2npu.doctor import table, versions
 from cuda2npu.doctor.check import Check, ok, unchecked, warning, wrong
 from cuda2npu.doctor.machine import Machine
-from cuda2npu.doctor.table import Pair, numbers
+from cuda2npu.doctor.table import Pair
 from cuda2npu.doctor.versions import Package
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
@@ -120,7 +120,7 @@ def _kernels(software: Installed, chips: tuple[str, ...]) -> Check:
     found = software.kernels.version
     package = software.kernels.fields.get("package_name", "")
     found += f", {package}" if package else ""
-    if numbers(software.kernels.version) != numbers(version):
+    if software.kernels.version != version:
         return warning(name, f"{found}, but the toolkit is {version}", todo)
     there = [path.name for path in (software.home / "opp" / KERNEL_FOLDER).glob("ascend*")]
     for chip in chips:

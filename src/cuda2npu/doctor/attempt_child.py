@@ -15,7 +15,7 @@ from typing import Any
 
 def chain(error: BaseException | None) -> list[dict[str, str]]:
     """The exception and what led to it, outermost first."""
-    found = []
+    found: list[dict[str, str]] = []
     while error is not None and len(found) < 20:
         found.append({"type": type(error).__name__, "message": str(error)})
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -84,7 +84,7 @@ def visible(machine: Machine, count: int | None) -> Check:
     numbers = _numbers(value)
     right = ",".join(map(str, sorted(set(numbers))))
     if not numbers:
-        todo = f"export {VISIBLE}=0, or unset it"
+        todo = f"unset {VISIBLE}, or: export {VISIBLE}=0"
         return wrong(VISIBLE, f"{value!r} makes no device visible", todo)
     if len(set(numbers)) < len(numbers):
         text = f"{value} names a device twice, and so makes none visible"

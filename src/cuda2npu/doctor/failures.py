@@ -37,7 +37,8 @@ _DRIVER = (
     "/usr/local/Ascend/driver/lib64/common:$LD_LIBRARY_PATH; "
     "in a container, mount /usr/local/Ascend/driver from the host first"
 )
-_OF_TORCH = r"_ZNK?\w*?(3c10|2at|5torch|6caffe2)"
+_OF_TORCH = r"_Z(T[VIS])?N?K?(3c10|2at|5torch|6caffe2)"
+"""A mangled name whose outermost namespace is one of torch's."""
 _DISTRIBUTIONS = {"yaml": "pyyaml", "attr": "attrs", "google": "protobuf", "absl": "absl-py"}
 
 _KNOWN = (
@@ -93,14 +94,14 @@ _KNOWN = (
     ),
     # Ascend/pytorch#35, sgl-project/sglang#28628
     _Known(
-        rf"torch_npu\S*: undefined symbol: {_OF_TORCH}|libtorch\w*\.so: undefined symbol",
+        rf"undefined symbol: {_OF_TORCH}",
         "torch and torch_npu do not match",
         "torch_npu was compiled for another release of torch",
         "install the pair: pip install torch=={torch} and the torch-npu of the same number",
     ),
     # vllm-project/vllm-ascend#117, Ascend/pytorch#99
     _Known(
-        r"undefined symbol: \w*(3atb|3Mki)",
+        r"undefined symbol: _ZN?K?(3atb|3Mki)",
         "NNAL does not match",
         "the NNAL package that was found is of another version or C++ ABI",
         "install the NNAL package of your CANN version and source its set_env.sh anew",

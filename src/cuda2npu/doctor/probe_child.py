@@ -22,7 +22,7 @@ def place(module: str) -> str | None:
         return None
     if spec is None:
         return None
-    return next(iter(spec.submodule_search_locations or [spec.origin]), None)
+    return next(iter(spec.submodule_search_locations or ()), spec.origin)
 
 
 def distribution(name: str) -> dict[str, Any] | None:

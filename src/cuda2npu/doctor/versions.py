@@ -74,7 +74,7 @@ def toolkit(home: Path) -> Package | None:
     if running:
         return running
     for part in ("toolkit", "runtime", "compiler"):
-        found = _package(home / part / "version.info", "version_dir", "version")
+        found = _package(home / part / "version.info", "version_dir")
         if found:
             return found
     return None
@@ -84,7 +84,7 @@ def kernels(home: Path) -> Package | None:
     """The package of compiled operators: "ops" since CANN 8.5, "kernels" before."""
     for file in sorted(home.glob("*-linux/ascend_ops_install.info")):
         return _package(file, "version")
-    found = _package(home / "opp_kernel" / "version.info", "version_dir", "version")
+    found = _package(home / "opp_kernel" / "version.info", "version_dir")
     return found or _running(home, "opp_kernel")
 
 
