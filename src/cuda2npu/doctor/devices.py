@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cuda2npu.doctor.ascend import MANAGERS, NO_NPU
 from cuda2npu.doctor.check import Check, Status, ok, warning, wrong
+from cuda2npu.doctor.failures import DRIVER_PATH
 from cuda2npu.doctor.machine import Machine
 from cuda2npu.doctor.smi import Chip, Listing, parse
 
@@ -37,9 +38,7 @@ _SMI_FAILURES = (
     (
         "cannot open shared object",
         "it lacks a library of the driver",
-        "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64:"
-        "/usr/local/Ascend/driver/lib64/common:/usr/local/Ascend/driver/lib64/driver:"
-        "$LD_LIBRARY_PATH; in a container, mount /usr/local/Ascend/driver and /usr/local/dcmi",
+        DRIVER_PATH,
     ),
 )
 

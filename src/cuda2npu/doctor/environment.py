@@ -10,6 +10,7 @@ from pathlib import Path
 from cuda2npu.doctor.ascend import Installed
 from cuda2npu.doctor.attempt import AUTOLOAD
 from cuda2npu.doctor.check import Check, ok, unchecked, warning, wrong
+from cuda2npu.doctor.failures import DRIVER_PATH
 from cuda2npu.doctor.machine import Machine
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
@@ -55,12 +56,9 @@ def library_path(software: Installed, machine: Machine, source: str) -> Check:
         text = f"leads to more than one CANN: {', '.join(sorted(str(r.parent) for r in roots))}"
         return warning(name, text, f"start a new shell, and do once: {source}")
     if not any((part / OF_DRIVER).exists() for part in parts):
-        todo = (
-            "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:"
-            "/usr/local/Ascend/driver/lib64/common:$LD_LIBRARY_PATH; "
-            "in a container, mount /usr/local/Ascend/driver"
+        return warning(
+            name, f"no folder of it holds {OF_DRIVER}, the driver's library", DRIVER_PATH
         )
-        return warning(name, f"no folder of it holds {OF_DRIVER}, the driver's library", todo)
     return ok(name, "leads to the libraries of CANN and of the driver")
 
 

@@ -31,11 +31,19 @@ class _Known(NamedTuple):
     cure: str
 
 
-_DRIVER = (
-    "put the driver's libraries on the path: "
-    "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:"
-    "/usr/local/Ascend/driver/lib64/common:$LD_LIBRARY_PATH; "
-    "in a container, mount /usr/local/Ascend/driver from the host first"
+CPU_BUILD = (
+    "install torch in its build for the CPU: pip install torch=={torch}+cpu, --index-url with the "
+    "address of PyTorch's CPU builds"
+)
+TORCH_PAIR = "install the torch that torch_npu was compiled for: pip install torch=={torch}"
+OWN_FOLDER = (
+    "change to a folder without a torch_npu of its own, such as your home folder, and take its "
+    "source tree out of PYTHONPATH"
+)
+DRIVER_PATH = (
+    "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64:"
+    "/usr/local/Ascend/driver/lib64/common:/usr/local/Ascend/driver/lib64/driver:"
+    "$LD_LIBRARY_PATH; in a container, mount /usr/local/Ascend/driver from the host"
 )
 _OF_TORCH = r"_Z(T[VIS])?N?K?(3c10|2at|5torch|6caffe2)"
 """A mangled name whose outermost namespace is one of torch's."""
@@ -47,21 +55,19 @@ _KNOWN = (
         r"cannot import name '_C' from .*torch_npu|No module named 'torch_npu\._C'",
         "torch_npu's source folder",
         "Python took torch_npu from {folder}, which holds no compiled library",
-        "change to a folder without a torch_npu of its own, such as your home folder, and remove "
-        "its source tree from PYTHONPATH; without the package, pip install torch-npu",
+        OWN_FOLDER,
     ),
     _Known(
         r"Two accelerators cannot be used at the same time|Duplicated key",
         "CUDA build of torch",
         "torch_npu does not run beside a build of torch for another accelerator",
-        "install torch {torch} in its build for the CPU: pip install torch=={torch}+cpu "
-        "--index-url with the address of PyTorch's CPU builds",
+        CPU_BUILD,
     ),
     _Known(
         r"lib(ascend_hal|drv\w*|dcmi|dsmi\w*)\.so[.\d]*: cannot open shared object",
         "driver's libraries not found",
         "the loader finds no {library}, a library of the driver",
-        _DRIVER,
+        DRIVER_PATH,
     ),
     # vllm-project/vllm-ascend#152
     _Known(
@@ -97,7 +103,7 @@ _KNOWN = (
         rf"undefined symbol: {_OF_TORCH}",
         "torch and torch_npu do not match",
         "torch_npu was compiled for another release of torch",
-        "install the pair: pip install torch=={torch} and the torch-npu of the same number",
+        TORCH_PAIR,
     ),
     # vllm-project/vllm-ascend#117, Ascend/pytorch#99
     _Known(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cuda2npu.doctor import table
 from cuda2npu.doctor.check import Check, ok, unchecked, warning, wrong
+from cuda2npu.doctor.failures import CPU_BUILD, OWN_FOLDER, TORCH_PAIR
 from cuda2npu.doctor.machine import Machine
 from cuda2npu.doctor.packages import OF_CANN, Packages, name_of
 from cuda2npu.doctor.table import numbers
@@ -63,13 +64,10 @@ def torch(packages: Packages) -> Check:
     found = f"{version}, built for CUDA {cuda}" if cuda else version
     own = packages.versions.get("torch_npu", "")
     if needed and numbers(version) != numbers(needed):
-        todo = f"pip install torch=={needed}, or the torch-npu of torch {_plain(version)}"
-        return wrong(name, f"{found}, but torch_npu {own} needs {needed}", todo)
+        text = f"{found}, but torch_npu {own} needs {needed}"
+        return wrong(name, text, TORCH_PAIR.format(torch=needed))
     if cuda and own:
-        todo = (
-            f"install the build for the CPU: pip install torch=={needed}+cpu, --index-url with "
-            "the address of PyTorch's CPU builds"
-        )
+        todo = CPU_BUILD.format(torch=needed)
         text = f"{found}: torch_npu does not run beside a CUDA build"
         if numbers(own) >= REFUSES_CUDA:
             return wrong(name, text, todo)
@@ -87,11 +85,10 @@ def torch_npu(packages: Packages, machine: Machine) -> Check:
     if folder is None:
         return wrong(name, "not installed", _install(packages, machine))
     if not version:
-        text = f"{folder}: no package, only a folder"
-        return wrong(name, text, "change to a folder without a torch_npu of its own")
+        return wrong(name, f"{folder}: no package, only a folder", OWN_FOLDER)
     if not any(folder.glob("_C*.so")):
         text = f"{version}, but Python takes it from {folder}, which holds no compiled library"
-        return wrong(name, text, "change to a folder without a torch_npu of its own")
+        return wrong(name, text, OWN_FOLDER)
     return ok(name, version)
 
 
