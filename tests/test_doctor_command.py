@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,23 +38,28 @@ def venv(tmp_path: Path) -> MakeVenv:
 
 
 def doctor(
-    *arguments: str, cwd: Path | None = None, **environ: str
+    *arguments: str, cwd: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The command in an environment that has nothing of Ascend's but what is given."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASCEND", "TORCH_DEVICE"))}
     return subprocess.run(
         [sys.executable, "-m", "cuda2npu", "doctor", *arguments],
         cwd=cwd,
-        env={**kept, "NO_COLOR": "1", **environ},
+        env={**kept, "NO_COLOR": "1", **(environ or {})},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-def told(python: str, *arguments: str, cwd: Path | None = None, **environ: str) -> dict[str, Any]:
+def told(
+    python: str,
+    *arguments: str,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """The rows of the JSON report by their names, each with its verdict; it exits with 1."""
-    done = doctor("--python", python, "--json", *arguments, cwd=cwd, **environ)
+    done = doctor("--python", python, "--json", *arguments, cwd=cwd, environ=environ)
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)
     assert data["can_run"] is False
@@ -152,7 +157,7 @@ def test_an_import_that_never_ends(venv: MakeVenv, tmp_path: Path) -> None:
 
 @needs("torch", "torch_npu")
 def test_the_real_torch_npu_without_cann(tmp_path: Path) -> None:
-    rows = told(sys.executable, cwd=tmp_path, LD_LIBRARY_PATH="")
+    rows = told(sys.executable, cwd=tmp_path, environ={"LD_LIBRARY_PATH": ""})
     assert rows["torch_npu"]["status"] == "ok"
     assert rows["import torch"]["found"].startswith("it loads torch_npu, which fails")
     assert "libhccl.so" in rows["import torch_npu"]["found"]
@@ -206,8 +211,8 @@ def test_a_process_on_a_machine_with_an_npu(tmp_path: Path, venv: MakeVenv) -> N
     """All that a process can be shown without a driver of its own."""
     folder = root(tmp_path / "root", "cann-8.3")
     path = program(tmp_path / "bin", recorded("910_93"))
-    environ = sourced(cann_of(folder))
-    rows = told(venv().pair().python, **environ, PATH=f"{path}{os.pathsep}{os.environ['PATH']}")
+    environ = {**sourced(cann_of(folder)), "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
+    rows = told(venv().pair().python, environ=environ)
     assert rows["CANN toolkit"]["status"] == "ok"
     assert rows["set_env.sh"]["status"] == "ok"
     assert rows["LD_LIBRARY_PATH"]["status"] == "ok"

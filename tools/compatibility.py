@@ -69,7 +69,7 @@ def pair_rows(version: str, readme: str) -> Iterator[tuple[str, ...]]:
             continue  # the branch of a release to come; a note beside the version
         # One README repeats the product's version where that of CANN belongs.
         stated = "" if cann == product else cann
-        yield cells[2], product, stated, f"{FROM_WHEELS}{version}"
+        yield cells[2].replace(".rc", "rc"), product, stated, f"{FROM_WHEELS}{version}"
 
 
 def write(name: str, rows: list[str]) -> None:

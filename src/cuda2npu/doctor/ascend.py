@@ -43,9 +43,7 @@ class Installed:
 
 
 def installed(machine: Machine) -> Installed:
-    """The first folder of CANN that tells a version, or that is there at all."""
-    homes = versions.homes(machine)
-    home = next((one for one in homes if versions.toolkit(one)), homes[0] if homes else None)
+    home = versions.home(machine)
     return Installed(
         home,
         versions.toolkit(home) if home else None,
@@ -56,7 +54,8 @@ def installed(machine: Machine) -> Installed:
 
 
 def pair_of(torch_npu: str) -> Pair | None:
-    return next((pair for pair in table.pairs() if pair.torch_npu == torch_npu), None)
+    public = torch_npu.partition("+")[0]
+    return next((pair for pair in table.pairs() if pair.torch_npu == public), None)
 
 
 def how_to_source(software: Installed, machine: Machine, torch_npu: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import ExitStack
 from io import StringIO
 
 from rich.console import Console
@@ -21,8 +23,13 @@ NARROWEST = 100
 
 def run_doctor(python: str, timeout: float, json: bool) -> int:
     """Examine and print; raises UsageError for a Python that is none."""
+    errors = Console(stderr=True)
     try:
-        with signals_stop():
+        with ExitStack() as stack:
+            if os.name == "posix":
+                stack.enter_context(signals_stop())
+            if errors.is_terminal:
+                stack.enter_context(errors.status("looking, and using the NPU"))
             diagnosis = examine(Machine(python=python), timeout)
     except KeyboardInterrupt:
         return INTERRUPTED

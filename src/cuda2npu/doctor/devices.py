@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import grp
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from cuda2npu.doctor.ascend import MANAGERS, NO_NPU
-from cuda2npu.doctor.check import Check, Status, ok, warning, wrong
+from cuda2npu.doctor.check import Check, Status, ok, unchecked, warning, wrong
 from cuda2npu.doctor.failures import DRIVER_PATH
 from cuda2npu.doctor.machine import Machine
 from cuda2npu.doctor.smi import Chip, Listing, parse
@@ -19,7 +18,9 @@ PLACES = ("/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
 LITTLE = 10
 """Percent of a chip's memory below which little is free."""
 _SECONDS = 30.0
-_HEALTHY, _DOUBTFUL = "OK", ("WARNING",)
+_HEALTHY = "OK"
+_DOUBTFUL = ("WARNING", "UNKNOWN", "NA", "-")
+"""Health that keeps no program from running, or that is not told, as in a virtual machine."""
 
 _SMI_FAILURES = (
     # vllm-project/vllm-ascend#2698, Ascend/cann-container-image#46
@@ -66,17 +67,19 @@ class Devices(NamedTuple):
 def look(machine: Machine, visible: tuple[int, ...] | None) -> Devices:
     """Ask npu-smi and look at the device files; ``visible`` are the devices that are in use."""
     files = tuple(sorted(machine.at("/dev").glob("davinci[0-9]*")))
-    listing, failed = _ask(machine)
+    listing, failed = _ask(machine, files)
     found = list(_chips(listing, visible)) if listing else [failed] if failed else []
     return Devices(listing, files, (*found, *_files(machine, files)))
 
 
-def _ask(machine: Machine) -> tuple[Listing | None, Check | None]:
+def _ask(machine: Machine, files: tuple[Path, ...]) -> tuple[Listing | None, Check | None]:
     """The listing, or the row that tells why there is none."""
     name = "npu-smi info"
     program = machine.program("npu-smi", *PLACES)
     if program is None:
         text = f"there is no npu-smi on PATH, nor in {' or '.join(PLACES)}"
+        if files:
+            return None, unchecked(name, f"{text}: health and memory of the NPUs")
         return None, warning(name, text, NO_NPU)
     try:
         ran = machine.run([program, "info"], _SECONDS)
@@ -137,8 +140,6 @@ def _unhealthy(chip: Chip, in_use: bool) -> Check:
 
 def _files(machine: Machine, files: tuple[Path, ...]) -> Iterator[Check]:
     name = "device files"
-    if machine.system != "Linux":
-        return
     if not files:
         yield wrong(name, "there is no /dev/davinci0 nor another NPU", NO_NPU)
         return
@@ -160,6 +161,8 @@ def _files(machine: Machine, files: tuple[Path, ...]) -> Iterator[Check]:
 
 def _group(path: Path) -> str:
     """The group of a device file; that of the driver is HwHiAiUser."""
+    import grp  # not there on Windows
+
     try:
         return grp.getgrgid(path.stat().st_gid).gr_name
     except (OSError, KeyError):

@@ -62,9 +62,13 @@ class Diagnosis:
 
 def examine(machine: Machine, timeout: float) -> Diagnosis:
     """Raises UsageError if the machine's Python is none."""
+    system = software.system(machine)
+    if machine.system != "Linux":
+        rest = unchecked("everything else", "there is no Linux")
+        return Diagnosis((system, rest), machine.simulated, ran=False)
     packages = look_up(machine)
     rows = [
-        software.system(machine),
+        system,
         software.python(packages, machine),
         software.torch(packages),
         software.torch_npu(packages, machine),
@@ -100,7 +104,7 @@ def _simulated(
 def _try(machine: Machine, packages: Packages, timeout: float) -> Attempt | None:
     """None where there is nothing to try."""
     there = {"torch", "torch_npu"} <= set(packages.folders)
-    return attempt(machine, timeout) if there and machine.system == "Linux" else None
+    return attempt(machine, timeout) if there else None
 
 
 def _usage(tried: Attempt | None, packages: Packages, source: str) -> list[Check]:

@@ -34,8 +34,8 @@ class Packages:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The names of torch_npu's requirements beside torch, without those for an extra."""
-        names = (name_of(one) for one in self.requires if "extra ==" not in one)
+        """The names of torch_npu's requirements beside torch, without those under a condition."""
+        names = (name_of(one) for one in self.requires if ";" not in one)
         return tuple(name for name in names if name != "torch")
 
 

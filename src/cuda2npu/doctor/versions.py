@@ -48,20 +48,18 @@ def _package(file: Path, *keys: str) -> Package | None:
     return Package(version, file, found) if version else None
 
 
-def homes(machine: Machine) -> list[Path]:
-    """The folders of CANN that are there, the one that the variables name first."""
-    named = [machine.environ.get(name) for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")]
-    found = [Path(name) for name in named if name]
-    found += [machine.at(place) for place in DEFAULT_HOMES]
+def home(machine: Machine) -> Path | None:
+    """The folder of CANN: that of the variables, else the first that tells a version."""
+    for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
+        named = machine.environ.get(name)
+        if named and Path(named).is_dir():
+            return Path(named)
+    places = [machine.at(place) for place in DEFAULT_HOMES]
     user = machine.environ.get("HOME")
     if user:
-        places = (place.removeprefix("/usr/local/") for place in DEFAULT_HOMES)
-        found += [Path(user) / place for place in places]
-    there: list[Path] = []
-    for path in found:
-        if path.is_dir() and path.resolve() not in [known.resolve() for known in there]:
-            there.append(path)
-    return there
+        places += [Path(user) / place.removeprefix("/usr/local/") for place in DEFAULT_HOMES]
+    there = [place for place in places if place.is_dir()]
+    return next((place for place in there if toolkit(place)), there[0] if there else None)
 
 
 def toolkit(home: Path) -> Package | None:
