@@ -342,7 +342,7 @@ def test_library_path(tmp_path: Path) -> None:
     [
         ("0", Status.OK, "0", ""),
         ("0,1", Status.OK, "0,1", ""),
-        ("1,0", Status.WRONG, "does not ascend", "=0,1"),
+        ("1,0", Status.WRONG, "=1,0 does not ascend", "=0,1"),
         ("0,0", Status.WRONG, "twice", "=0"),
         ("1,2", Status.WRONG, "beyond the last device, which is 1", "=1"),
         ("7", Status.WRONG, "beyond the last device", "=0"),

@@ -14,6 +14,7 @@ from cuda2npu.doctor.failures import DRIVER_PATH
 from cuda2npu.doctor.machine import Machine
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+VISIBLE_ROW = "visible devices"
 OF_CANN = ("libhccl.so", "libascendcl.so")
 OF_DRIVER = "libascend_hal.so"
 
@@ -64,10 +65,10 @@ def library_path(software: Installed, machine: Machine, source: str) -> Check:
 
 def autoload(machine: Machine) -> Check:
     """Whether ``import torch`` loads torch_npu, which torch does from 2.5 on."""
+    name = "autoload"
     if machine.environ.get(AUTOLOAD, "1") == "0":
-        text = "0: scripts must import torch_npu themselves, or torch has no npu"
-        return ok(AUTOLOAD, text)
-    return ok(AUTOLOAD, "on: torch 2.5 and newer import torch_npu by themselves")
+        return ok(name, f"off by {AUTOLOAD}=0: scripts must import torch_npu, or torch has no npu")
+    return ok(name, "on: torch 2.5 and newer import torch_npu by themselves")
 
 
 def visible(machine: Machine, count: int | None) -> Check:
@@ -78,27 +79,31 @@ def visible(machine: Machine, count: int | None) -> Check:
     """
     value = machine.environ.get(VISIBLE)
     if value is None:
-        return ok(VISIBLE, "not set: all devices are visible")
-    numbers = _numbers(value)
+        return ok(VISIBLE_ROW, f"all: {VISIBLE} is not set")
+    numbers, given = _numbers(value), f"{VISIBLE}={value}"
     right = ",".join(map(str, sorted(set(numbers))))
-    if not numbers:
-        todo = f"unset {VISIBLE}, or: export {VISIBLE}=0"
-        return wrong(VISIBLE, f"{value!r} makes no device visible", todo)
-    if len(set(numbers)) < len(numbers):
-        text = f"{value} names a device twice, and so makes none visible"
-        return wrong(VISIBLE, text, f"export {VISIBLE}={right}")
-    if numbers != sorted(numbers):
-        text = f"{value} does not ascend, and so makes no device visible"
-        return wrong(VISIBLE, text, f"export {VISIBLE}={right}")
-    beyond = [one for one in numbers if count is not None and one >= count]
-    if count and beyond:
-        left = ",".join(str(one) for one in numbers if one < count) or "0"
-        text = f"{value} goes beyond the last device, which is {count - 1}"
-        return wrong(VISIBLE, text, f"export {VISIBLE}={left}")
+    fault = _fault(numbers, count)
+    if fault:
+        left = [one for one in sorted(set(numbers)) if count is None or one < count]
+        todo = f"export {VISIBLE}={','.join(map(str, left)) or '0'}"
+        return wrong(VISIBLE_ROW, f"{given} {fault}", todo)
     if right != value.strip():
-        text = f"{value}: only {right} is read, for the list ends at what is no number"
-        return warning(VISIBLE, text, f"export {VISIBLE}={right}")
-    return ok(VISIBLE, value if count is not None else f"{value}; not checked: how many there are")
+        text = f"{given}: only {right} is read, for the list ends at what is no number"
+        return warning(VISIBLE_ROW, text, f"export {VISIBLE}={right}")
+    return ok(VISIBLE_ROW, given if count is not None else f"{given}; not checked: how many exist")
+
+
+def _fault(numbers: list[int], count: int | None) -> str:
+    """Why the runtime finds less than the list names; empty if it does not."""
+    if not numbers:
+        return "makes no device visible"
+    if len(set(numbers)) < len(numbers):
+        return "names a device twice, and so makes none visible"
+    if numbers != sorted(numbers):
+        return "does not ascend, and so makes no device visible"
+    if count and numbers[-1] >= count:
+        return f"goes beyond the last device, which is {count - 1}"
+    return ""
 
 
 def visible_devices(machine: Machine) -> tuple[int, ...] | None:

@@ -20,7 +20,7 @@ OF_A_REAL_NPU = (
     "firmware",
     "set_env.sh",
     "LD_LIBRARY_PATH",
-    environment.VISIBLE,
+    environment.VISIBLE_ROW,
     "npu-smi info",
     "device files",
 )

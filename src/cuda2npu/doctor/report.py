@@ -26,8 +26,8 @@ def show(diagnosis: Diagnosis, console: Console) -> None:
         console.print("The NPU of this environment is simulated.\n", markup=False)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
-    table.add_column()
-    table.add_column()
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for check in diagnosis.checks:
         status = Text(check.status.value, style=_STYLES[check.status])
         table.add_row(status, Text(check.name), Text(check.found))

@@ -50,9 +50,8 @@ def _failed(name: str, tried: Attempt, advice: Advice) -> Check:
     if tried.values.get(UNAVAILABLE) is False:
         text = "False: the runtime finds no NPU that this process may use"
         todo = (
-            "put right what the rows npu-smi info, device files, driver and "
-            "ASCEND_RT_VISIBLE_DEVICES say; if they say nothing, read the newest log below "
-            "~/ascend/log"
+            "put right what the rows driver, visible devices, npu-smi info and device files say; "
+            "if they say nothing, read the newest log below ~/ascend/log"
         )
         return wrong(name, text, todo)
     cause = cause_of(tried, advice)
