@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_pairs_are_single_and_well_formed() -> None:
     pairs = table.pairs()
     assert len({pair.torch_npu for pair in pairs}) == len(pairs) > 40
     for pair in pairs:
-        assert re.fullmatch(r"2\.\d+\.\d+(\.?(post|rc)\d+)?", pair.torch_npu)
+        assert re.fullmatch(r"2\.\d+\.\d+(\.post\d+|rc\d+)?", pair.torch_npu)
         assert re.fullmatch(r"(\d+\.\d+\.(\d+|X|RC\d))?", pair.cann)
         assert re.fullmatch(r"wheel 2\.\S+|release notes 26\.2\.0|COMPATIBILITY\.md", pair.source)
 
@@ -69,6 +70,38 @@ def test_what_goes_together(torch_npu: str, cann: str, pair: bool, compatible: b
     assert found is not None
     assert table.is_pair(found, cann) is pair
     assert table.is_compatible(found, cann) is compatible
+
+
+def test_how_a_wheel_is_read() -> None:
+    sys.path.append(str(SOURCE.parents[2] / "tools"))
+    from compatibility import pair_rows, wheel_row
+
+    readme = """
+| CANN Version | Supported PyTorch Version | Supported Extension Version | Github Branch |
+|--------------|---------------------------|-----------------------------|---------------|
+| CANN 26.0.0  | 2.9.1                     | 2.9.1                       | v2.9.1-26.0.0 |
+| CANN 8.5.0   | 2.10.0                    | 2.10.0rc2                   | v2.10.0       |
+|              | 2.7.1                     | 2.7.1.post2                 | v2.7.1-7.3.0  |
+| CANN 7.0.RC1 | 2.1.0                     | 2.1.0.rc1                   | v2.1.0-5.0.rc3|
+| CANN 6.0.1   | 1.8.1                     | 1.8.1                       | v1.8.1-3.0.0  |
+"""
+    assert list(pair_rows("2.9.1", readme)) == [
+        ("2.9.1", "26.0.0", "", "wheel 2.9.1"),
+        ("2.7.1.post2", "7.3.0", "8.5.0", "wheel 2.9.1"),
+        ("2.1.0rc1", "5.0.rc3", "7.0.RC1", "wheel 2.9.1"),
+    ]
+    pythons = {"x86_64": ["3.10", "3.11"], "aarch64": ["3.11"]}
+    found = {"requires_dist": ["torch (==2.1.0+cpu)", "numpy", "pyyaml>=5"]}
+    assert wheel_row("2.1.0.post17", found, pythons).split("\t") == [
+        "2.1.0.post17",
+        "2.1.0+cpu",
+        "3.10 3.11",
+        "3.11",
+        "numpy pyyaml",
+    ]
+    assert wheel_row("2.14.0", {"requires_dist": ["torch==2.14.0.*"]}, pythons).split("\t")[1] == (
+        "2.14.0"
+    )
 
 
 # --- npu-smi ----------------------------------------------------------------------------------
@@ -142,10 +175,10 @@ def test_npu_smi_that_lists_nothing(tmp_path: Path, name: str, said: str) -> Non
 
 def test_unhealthy_chips(tmp_path: Path) -> None:
     checks = _smi(tmp_path, "unhealthy")
-    alarm, doubt = _named(checks, "NPU 0 chip 0"), _named(checks, "NPU 1 chip 0")
-    assert (alarm.status, alarm.found) == (Status.WRONG, "910B2: health is Alarm")
-    assert doubt.status is Status.WARNING
-    assert "-i 0 -c 0" in alarm.todo
+    critical, alarm = _named(checks, "NPU 0 chip 0"), _named(checks, "NPU 1 chip 0")
+    assert (critical.status, critical.found) == (Status.WRONG, "910B2: health is Critical")
+    assert (alarm.status, alarm.found) == (Status.WARNING, "910B2: health is Alarm")
+    assert "-i 0 -c 0" in critical.todo
 
 
 def test_an_unhealthy_chip_that_is_not_visible(tmp_path: Path) -> None:
@@ -544,6 +577,18 @@ ACL = "RuntimeError: Initialize:build/CMakeFiles/torch_npu.dir/compiler_depend.t
             "ASCEND_RT_VISIBLE_DEVICES",
         ),
         (ACL + "error: c10_npu::SetDevice(0), error code is 507033", "device does not start", ""),
+        (
+            ACL + "error: c10_npu::SetDevice(0), error code is 507033\nE30006: Failed to verify "
+            "the OPP",
+            "kernels missing",
+            "kernels (ops) package",
+        ),
+        (
+            ACL + "error: aclInit(nullptr), error code is 500000\nResource_Busy(EL0005): The "
+            "resources are busy.\n[Init][Version]init soc version failed",
+            "device busy",
+            "npu-smi info",
+        ),
         (ACL + "error: aclrtSetDevice, error code is 107001", "no such device", "--device"),
         (ACL + "error: aclInit, error code is 507008", "chip not known", "ascend_install.info"),
         (ACL + "error: call aclnnAdd failed, error code is 561103", "kernels missing", "ops"),

@@ -195,7 +195,7 @@ def test_a_healthy_machine(tmp_path: Path, venv: MakeVenv) -> None:
     assert found.verdict == "NPU code can run here"
 
 
-def test_an_operation_ran_but_a_chip_is_in_alarm(tmp_path: Path, venv: MakeVenv) -> None:
+def test_an_operation_ran_but_a_chip_is_in_a_critical_state(tmp_path: Path, venv: MakeVenv) -> None:
     found = _healthy(tmp_path, venv().pair(), "unhealthy")
     assert (found.ran, found.can_run) == (True, False)
     assert found.verdict == "an operation ran on the NPU, but 1 thing is wrong"

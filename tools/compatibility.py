@@ -1,6 +1,6 @@
 """Writes what the published torch_npu wheels say goes together, under ``src/cuda2npu/doctor``.
 
-    python tools/compatibility.py          asks pip about every release, about fifteen minutes
+    python tools/compatibility.py          asks pip about every release, about five minutes
 
 ``wheels.tsv`` is written anew: for each wheel of ``extract_names.WHEELS`` the torch that its
 metadata requires, the Pythons and machines that have a wheel, and its other requirements.

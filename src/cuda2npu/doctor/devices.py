@@ -19,8 +19,10 @@ LITTLE = 10
 """Percent of a chip's memory below which little is free."""
 _SECONDS = 30.0
 _HEALTHY = "OK"
-_DOUBTFUL = ("WARNING", "UNKNOWN", "NA", "-")
-"""Health that keeps no program from running, or that is not told, as in a virtual machine."""
+_DOUBTFUL = ("WARNING", "ALARM", "NA", "-")
+"""Health with which programs were seen to run (vllm-project/vllm-ascend#9554), or that is not
+told. The others are Critical, and UNKNOWN for a chip that is not there or has not started; source:
+npu-smi's guide."""
 
 _SMI_FAILURES = (
     # vllm-project/vllm-ascend#2698, Ascend/cann-container-image#46

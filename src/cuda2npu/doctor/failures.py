@@ -156,15 +156,23 @@ _KNOWN = (
         "end the processes that hold it (npu-smi info lists them), or choose another NPU with "
         "ASCEND_RT_VISIBLE_DEVICES",
     ),
+    # hw-native-sys/PTOAS#765
     _Known(
-        r"EL0005|[Rr]esource.?busy|device is (used|busy|occupied)",
+        r"EL0005",
         "device busy",
         "another process or container holds the NPU",
         "end it (npu-smi info lists processes; docker ps the containers), or choose another NPU "
         "with ASCEND_RT_VISIBLE_DEVICES",
     ),
+    # vllm-project/vllm-ascend#4859, #4284
     _Known(
-        r"error code is 207006|[Pp]ermission denied.*davinci|no permission",
+        r"error code is 561\d{3}|Failed to verify the OPP",
+        "kernels missing",
+        "CANN has no compiled kernel for this operation on this chip",
+        "install the kernels (ops) package of your chip in the version of the toolkit",
+    ),
+    _Known(
+        r"error code is 207006|[Pp]ermission denied.*davinci",
         "no permission",
         "this user may not open the NPU",
         "let root add you to the group of the device files, then log in again: "
@@ -178,27 +186,19 @@ _KNOWN = (
         "/dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device "
         "/dev/hisi_hdc",
     ),
-    # vllm-project/vllm-ascend#4284
     _Known(
-        r"error code is (507033|507899)|Failed to start the device|drv(Device)?\w* ?fail",
+        r"error code is (507033|507899)|Failed to start the device",
         "device does not start",
         "the driver could not bring the NPU up",
         "see that no other container holds it; after an update of driver or firmware restart the "
         "machine; let the administrator read dmesg",
     ),
     _Known(
-        r"error code is 507008|soc ?version",
+        r"error code is 507008",
         "chip not known",
         "the runtime could not tell which chip this is, or has nothing for it",
         "in a container, mount /usr/local/Ascend/driver and /etc/ascend_install.info from the "
         "host; install the kernels package of your chip",
-    ),
-    # vllm-project/vllm-ascend#4859
-    _Known(
-        r"error code is 561\d{3}|Failed to verify the OPP|E30006|[Kk]ernel.*not (exist|found)",
-        "kernels missing",
-        "CANN has no compiled kernel for this operation on this chip",
-        "install the kernels (ops) package of your chip in the version of the toolkit",
     ),
     # vllm-project/vllm-ascend#2210, Ascend/pytorch#7
     _Known(
