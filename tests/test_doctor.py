@@ -190,7 +190,7 @@ def test_memory(tmp_path: Path) -> None:
     full = _named(_smi(tmp_path, "full"), "NPU memory")
     assert full.status is Status.WARNING
     assert "NPU 0 chip 0: 1666 of 65536 MB free" in full.found
-    assert "9001 python" in full.todo
+    assert full.todo.endswith(": processes 9001 python")
     (tmp_path / "bin" / "printed.txt").write_text(recorded("910b"))
     free = _named(_smi(tmp_path, "910b"), "NPU memory")
     assert free.found == "at least 13226 MB free on each; 1 of 2 held by processes"

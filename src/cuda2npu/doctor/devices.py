@@ -120,7 +120,9 @@ def _chips(listing: Listing, visible: tuple[int, ...] | None) -> Iterator[Check]
     full = [chip for chip in used if chip.total and chip.free * 100 < chip.total * LITTLE]
     if full:
         text = "; ".join(f"NPU {c.npu} chip {c.chip}: {c.free} of {c.total} MB free" for c in full)
-        held = ", ".join(f"{p.pid} {p.name}".strip() for p in listing.processes)
+        where = {(chip.npu, chip.chip) for chip in full}
+        holding = (p for p in listing.processes if (p.npu, p.chip) in where)
+        held = ", ".join(f"{p.pid} {p.name}".strip() for p in holding)
         todo = "end the processes that hold it, or make other NPUs visible: "
         yield warning("NPU memory", text, f"{todo}processes {held}" if held else todo.rstrip(": "))
     elif chips:

@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from cuda2npu.doctor.attempt import Attempt
+from cuda2npu.doctor.packages import OF_CANN, pip_install
 from cuda2npu.smoke.causes import Cause
 
 
@@ -205,8 +206,7 @@ _KNOWN = (
         r"error code is 5000\d\d|init env failed|AclSetCompileopt",
         "CANN's operator compiler does not start",
         "CANN could not start its operator compiler, which is written in Python",
-        "install what it imports: pip install attrs cython 'numpy<2' decorator sympy cffi pyyaml "
-        "pathlib2 psutil 'protobuf==3.20.*' scipy requests absl-py",
+        f"install what it imports: {pip_install(OF_CANN)}; before CANN 9 it needs 'numpy<2'",
     ),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ OF_CANN = (
     "attrs cython numpy decorator sympy cffi pyyaml pathlib2 psutil protobuf scipy requests absl-py"
 ).split()
 """What CANN's operator compiler imports: the installation guides of 8.5 and 9.0, "Dependencies"."""
+_PINNED = {"protobuf": "'protobuf==3.20.*'"}
+"""What those guides ask for in one version."""
 _SECONDS = 60.0
 
 
@@ -41,6 +43,11 @@ class Packages:
 
 def name_of(requirement: str) -> str:
     return re.split(r"[\s(=<>!~;\[]", requirement.strip())[0].lower()
+
+
+def pip_install(names: Iterable[str]) -> str:
+    """The command for what CANN imports."""
+    return f"pip install {' '.join(_PINNED.get(name, name) for name in names)}"
 
 
 def look_up(machine: Machine) -> Packages:

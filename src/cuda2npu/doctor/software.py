@@ -8,7 +8,7 @@ from cuda2npu.doctor import table
 from cuda2npu.doctor.check import Check, ok, unchecked, warning, wrong
 from cuda2npu.doctor.failures import CPU_BUILD, OWN_FOLDER, TORCH_PAIR
 from cuda2npu.doctor.machine import Machine
-from cuda2npu.doctor.packages import OF_CANN, Packages, name_of
+from cuda2npu.doctor.packages import OF_CANN, Packages, name_of, pip_install
 from cuda2npu.doctor.table import numbers
 from cuda2npu.simulator.build import cuda_build
 
@@ -123,7 +123,7 @@ def requirements(packages: Packages, cann: str) -> Iterator[Check]:
     missing = [name for name in OF_CANN if name not in packages.versions]
     if missing:
         text = f"not installed: {', '.join(missing)}; CANN needs them to compile operators"
-        yield warning("CANN's packages", text, f"pip install {' '.join(missing)}")
+        yield warning("CANN's packages", text, pip_install(missing))
     else:
         yield ok("CANN's packages", "all that its operator compiler imports")
 
