@@ -230,6 +230,9 @@ def test_device_files(tmp_path: Path) -> None:
     assert "usermod -aG" in closed.todo
     (folder / "dev" / "hisi_hdc").unlink()
     assert check(True).todo == "hand them into the container: --device /dev/hisi_hdc"
+    (folder / "dev" / "svm0").touch()
+    (folder / "dev" / "devmm_svm").unlink()
+    assert check(True).status is Status.OK  # a board
 
 
 # --- versions ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from cuda2npu.doctor.smi import Chip, Listing, parse
 
 PLACES = ("/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
 """Where the driver puts the tool; sbin is not on the PATH of every user."""
+BOARD_MEMORY = "/dev/svm0"
 LITTLE = 10
 """Percent of a chip's memory below which little is free."""
 _SECONDS = 30.0
@@ -115,7 +116,13 @@ def _chips(listing: Listing, visible: tuple[int, ...] | None) -> Iterator[Check]
     for index, chip in enumerate(chips):
         if chip.health.upper() != _HEALTHY:
             yield _unhealthy(chip, visible is None or index in visible)
-    holders = {(one.npu, one.chip) for one in listing.processes}
+    if chips:
+        yield _memory(listing, visible)
+
+
+def _memory(listing: Listing, visible: tuple[int, ...] | None) -> Check:
+    """How much is free on the chips that are in use."""
+    name, chips = "NPU memory", listing.chips
     used = [c for index, c in enumerate(chips) if visible is None or index in visible]
     full = [chip for chip in used if chip.total and chip.free * 100 < chip.total * LITTLE]
     if full:
@@ -124,11 +131,11 @@ def _chips(listing: Listing, visible: tuple[int, ...] | None) -> Iterator[Check]
         holding = (p for p in listing.processes if (p.npu, p.chip) in where)
         held = ", ".join(f"{p.pid} {p.name}".strip() for p in holding)
         todo = "end the processes that hold it, or make other NPUs visible: "
-        yield warning("NPU memory", text, f"{todo}processes {held}" if held else todo.rstrip(": "))
-    elif chips:
-        free = min(chip.free for chip in used or chips)
-        busy = f"; {len(holders)} of {len(chips)} held by processes" if holders else ""
-        yield ok("NPU memory", f"at least {free} MB free on each{busy}")
+        return warning(name, text, f"{todo}processes {held}" if held else todo.rstrip(": "))
+    free = min(chip.free for chip in used or chips)
+    holders = {(one.npu, one.chip) for one in listing.processes}
+    busy = f"; {len(holders)} of {len(chips)} held by processes" if holders else ""
+    return ok(name, f"at least {free} MB free on each{busy}")
 
 
 def _unhealthy(chip: Chip, in_use: bool) -> Check:
@@ -147,7 +154,10 @@ def _files(machine: Machine, files: tuple[Path, ...]) -> Iterator[Check]:
     if not files:
         yield wrong(name, "there is no /dev/davinci0 nor another NPU", NO_NPU)
         return
-    needed = [machine.at(path) for path in MANAGERS]
+    # A board whose NPU has no host beside it, such as the Atlas 200I DK, has other files.
+    on_a_board = machine.at(BOARD_MEMORY).exists()
+    paths = (MANAGERS[0], BOARD_MEMORY) if on_a_board else MANAGERS
+    needed = [machine.at(path) for path in paths]
     missing = [machine.shown(path) for path in needed if not path.exists()]
     if missing:
         todo = "hand them into the container: " + " ".join(f"--device {one}" for one in missing)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from cuda2npu.doctor.check import Check, Status
 from cuda2npu.doctor.examine import Diagnosis
+from cuda2npu.report import printable
 
 _STYLES = {
     Status.OK: "green",
@@ -30,14 +31,16 @@ def show(diagnosis: Diagnosis, console: Console) -> None:
     table.add_column(overflow="fold")
     for check in diagnosis.checks:
         status = Text(check.status.value, style=_STYLES[check.status])
-        table.add_row(status, Text(check.name), Text(check.found))
+        table.add_row(status, Text(check.name), Text(printable(check.found)))
     console.print(table)
     steps = todo(diagnosis)
     if steps:
         console.print("\nWhat to do:", markup=False, highlight=False)
     for number, (checks, text) in enumerate(steps, 1):
         names = ", ".join(check.name for check in checks)
-        console.print(f"{number}. {names}: {text}", markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            f"{number}. {names}: {printable(text)}", markup=False, highlight=False, soft_wrap=True
+        )
     console.print(f"\n{diagnosis.verdict}", markup=False, highlight=False, soft_wrap=True)
 
 
