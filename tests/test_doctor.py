@@ -492,7 +492,7 @@ def test_missing_packages() -> None:
 
 # --- failures ---------------------------------------------------------------------------------
 
-ADVICE = Advice("source /usr/local/Ascend/cann/set_env.sh", "2.8.0", "/work/torch_npu")
+ADVICE = Advice("source /usr/local/Ascend/cann/set_env.sh", "2.8.0", "/src/torch_npu")
 ACL = "RuntimeError: Initialize:build/CMakeFiles/torch_npu.dir/compiler_depend.ts:152 NPU function "
 
 
@@ -501,7 +501,7 @@ ACL = "RuntimeError: Initialize:build/CMakeFiles/torch_npu.dir/compiler_depend.t
     [
         (
             "ImportError: cannot import name '_C' from partially initialized module 'torch_npu' "
-            "(most likely due to a circular import) (/work/torch_npu/__init__.py)",
+            "(most likely due to a circular import) (/src/torch_npu/__init__.py)",
             "torch_npu's source folder",
             "change to a folder",
         ),

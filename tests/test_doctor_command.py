@@ -29,6 +29,7 @@ from needs import needs
 
 from cuda2npu.doctor.check import Status
 from cuda2npu.doctor.examine import Diagnosis, examine
+from cuda2npu.doctor.machine import Machine
 from cuda2npu.simulator.environment import real_npus
 
 MakeVenv = Callable[[], Venv]
@@ -171,6 +172,13 @@ def test_the_real_torch_npu_without_cann(tmp_path: Path) -> None:
 def _on_the_page(command: str) -> Step:
     page = Path(__file__).resolve().parent.parent / "docs" / "doctor.md"
     return next(x for x in steps(page.read_text(encoding="utf-8")) if x.command == command)
+
+
+def test_another_system(tmp_path: Path) -> None:
+    found = examine(Machine(tmp_path, {}, "/gone/python", "Darwin", "arm64"), 60)
+    assert [check.status for check in found.checks] == [Status.WRONG, Status.UNCHECKED]
+    assert "Linux alone" in found.checks[0].found
+    assert not found.can_run
 
 
 # --- machines with an NPU ---------------------------------------------------------------------
