@@ -46,6 +46,7 @@ LAYERS = (
     ("report",),
     ("simulator",),
     ("smoke",),
+    ("doctor",),
     ("cli", "__main__"),
 )
 """A module imports from its own layer and those above it in this list."""

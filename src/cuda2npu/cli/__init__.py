@@ -9,6 +9,7 @@ import typer
 from cuda2npu import __version__
 from cuda2npu.cli.convert import check, rewrite
 from cuda2npu.cli.others import rules, simulate
+from cuda2npu.doctor.cli import register as register_doctor
 from cuda2npu.smoke.cli import register as register_smoke
 
 app = typer.Typer(
@@ -42,6 +43,7 @@ app.command(context_settings={"ignore_unknown_options": True, "allow_intersperse
     simulate
 )
 register_smoke(app)
+register_doctor(app)
 
 
 def main() -> None:

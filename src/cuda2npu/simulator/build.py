@@ -77,15 +77,21 @@ def _refuse_cuda_build() -> None:
     """
     spec = util.find_spec("torch")
     folders = spec.submodule_search_locations if spec else None
-    version = Path(folders[0], "version.py") if folders else None
-    text = version.read_text(encoding="utf-8") if version and version.is_file() else ""
-    built = _CUDA_BUILD.search(text)
+    built = cuda_build(Path(folders[0])) if folders else None
     if built:
         raise SimulatorError(
-            f"this torch is built for CUDA {built[1]}, and torch_npu does not run beside such a "
+            f"this torch is built for CUDA {built}, and torch_npu does not run beside such a "
             "build. Install PyTorch's build for the CPU: its start page names the index to take "
             "it from (torch 2.13.0+cpu)."
         )
+
+
+def cuda_build(torch: Path) -> str | None:
+    """The CUDA that the torch in this folder was built for; None for any other build."""
+    version = torch / "version.py"
+    text = version.read_text(encoding="utf-8") if version.is_file() else ""
+    built = _CUDA_BUILD.search(text)
+    return built[1] if built else None
 
 
 def _compiler() -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -38,11 +37,9 @@ def has_gpu(devices: int = 1) -> bool:
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return False
-    try:
-        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return re.search(r"^cuda\b[^=]*=\s*['\"]", text, re.MULTILINE) is not None
+    from cuda2npu.simulator.build import cuda_build
+
+    return cuda_build(Path(spec.origin).parent) is not None
 
 
 def reference_environment() -> dict[str, str]:

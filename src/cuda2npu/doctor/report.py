@@ -1,0 +1,90 @@
+"""What the user reads: a row per check, then what to do, numbered; or the same as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cuda2npu.doctor.check import Check, Status
+from cuda2npu.doctor.examine import Diagnosis
+from cuda2npu.report import printable
+
+_STYLES = {
+    Status.OK: "green",
+    Status.WARNING: "yellow",
+    Status.WRONG: "bold red",
+    Status.UNCHECKED: "dim",
+}
+
+
+def show(diagnosis: Diagnosis, console: Console) -> None:
+    """Print the report."""
+    if diagnosis.simulated:
+        console.print("The NPU of this environment is simulated.\n", markup=False)
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in diagnosis.checks:
+        status = Text(check.status.value, style=_STYLES[check.status])
+        table.add_row(status, Text(check.name), Text(printable(check.found)))
+    console.print(table)
+    steps = todo(diagnosis)
+    if steps:
+        console.print("\nWhat to do:", markup=False, highlight=False)
+    for number, (checks, text) in enumerate(steps, 1):
+        names = ", ".join(check.name for check in checks)
+        console.print(
+            f"{number}. {names}: {printable(text)}", markup=False, highlight=False, soft_wrap=True
+        )
+    console.print(f"\n{diagnosis.verdict}", markup=False, highlight=False, soft_wrap=True)
+
+
+def todo(diagnosis: Diagnosis) -> list[tuple[list[Check], str]]:
+    """What to do, the wrong things first; rows with the same cure are one step."""
+    steps: dict[str, list[Check]] = {}
+    for status in (Status.WRONG, Status.WARNING):
+        for check in diagnosis.having(status):
+            steps.setdefault(check.todo, []).append(check)
+    return [(checks, text) for text, checks in steps.items()]
+
+
+def as_json(diagnosis: Diagnosis) -> str:
+    """The report for programs."""
+    data: dict[str, Any] = {
+        "can_run": diagnosis.can_run,
+        "simulated": diagnosis.simulated,
+        "verdict": diagnosis.verdict,
+        "checks": [
+            {"name": c.name, "status": c.status.value, "found": c.found, "todo": c.todo}
+            for c in diagnosis.checks
+        ],
+        "devices": _devices(diagnosis),
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _devices(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    listing = diagnosis.devices.listing if diagnosis.devices else None
+    if listing is None:
+        return []
+    return [
+        {
+            "npu": chip.npu,
+            "chip": chip.chip,
+            "name": chip.name,
+            "health": chip.health,
+            "memory_used_mb": chip.used,
+            "memory_total_mb": chip.total,
+            "processes": [
+                {"pid": one.pid, "name": one.name, "memory_mb": one.memory}
+                for one in listing.processes
+                if (one.npu, one.chip) == (chip.npu, chip.chip)
+            ],
+        }
+        for chip in listing.chips
+    ]
