@@ -8,7 +8,7 @@ import libcst as cst
 
 from cuda2npu.rule import Report, Site, leave, report
 from cuda2npu_codemods.advice import advice
-from cuda2npu_codemods.training_loops import calls, file_trains, inside, lines_of, moves
+from cuda2npu_codemods.training_loops import calls, inside, lines_of, moves, uses_device
 
 _FUSED = {name: f"torch_npu.optim.NpuFused{name}" for name in "Adam AdamW SGD".split()} | {
     name: f"torch_npu.optim.NpuFused{name}" for name in "RMSprop Adadelta".split()
@@ -48,6 +48,7 @@ def _optimizer(node: cst.Call, site: Site) -> str | None:
         leave(f"{_START}o = torch.optim.AdamW(model.parameters(), **extra)\n{_TRAIN}"),
         leave(f"{_START}o = torch.optim.SGD([latent], lr=0.1)\n{_TRAIN}"),
         leave(f"{_START}o = torch.optim.Adagrad(model.parameters())\n{_TRAIN}"),
+        report("import torch\ndef make_optimizer(ps):\n    return torch.optim.Adam(ps)"),
         leave("import torch\no = torch.optim.AdamW(model.parameters())\nprint(o)"),
         leave(f"from optimizers import AdamW\no = AdamW(model.parameters())\n{_TRAIN}"),
     ),
@@ -81,9 +82,8 @@ def _is_of_few(node: cst.Call, site: Site) -> bool:
 
 
 def _is_used(site: Site) -> bool:
-    """Whether the file trains, or Lightning does with what a method of it returns."""
-    hooks = [getattr(node, "name", "") for node in site.enclosing]
-    return file_trains(site.file.tree) or "configure_optimizers" in hooks
+    """Whether the file speaks of an accelerator, or makes optimizers for others that do."""
+    return uses_device(site) or any("optim" in getattr(n, "name", "") for n in site.enclosing)
 
 
 @advice(

@@ -14,6 +14,7 @@ from cuda2npu_codemods.training_loops import (
     gradients,
     lines_of,
     loops_around,
+    uses_device,
 )
 
 _MAIN = 'if __name__ == "__main__":\n    main()\n'
@@ -49,7 +50,7 @@ _BACKWARD = "    for x in loader:\n        model(x.npu()).backward()\n"
 )
 def compile_mode_unset(node: cst.If | cst.Call, site: Site) -> Report | None:
     text = site.file.text
-    if "set_compile_mode" in text or not ("cuda" in text or "npu" in text):
+    if "set_compile_mode" in text or not uses_device(site):
         return None
     if isinstance(node, cst.If):
         is_program = "__main__" in site.code(node.test) and file_trains(site.file.tree)

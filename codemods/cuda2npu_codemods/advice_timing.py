@@ -22,6 +22,7 @@ from cuda2npu_codemods.training_loops import (
     root,
     steps,
     trains,
+    uses_device,
 )
 
 _TIMERS = frozenset("time perf_counter monotonic perf_counter_ns time_ns default_timer".split())
@@ -30,7 +31,6 @@ _WAITS = frozenset("synchronize item cpu numpy tolist elapsed_time decode batch_
 """Methods after which the device has done what it was asked."""
 _MODEL = re.compile(r"(model|net|network|unet|vae|pipe|pipeline|backbone)(_?\w)?")
 _RUNS = frozenset("forward backward generate".split())
-_ON_DEVICE = ("cuda", "npu", ".to(device", "to(args.device", "to(self.device")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _measurements(function: ast.AST) -> Iterator[_Measurement]:
 
 def _is_epoch(loop: Loop) -> bool:
     """Whether a loop takes so long that what is still queued at its end does not count."""
-    return trains(loop) or not _repeats(loop)
+    return not _counts(loop) and any(map(_runs_model, calls(loop)))
 
 
 def _is_between(loop: Loop, start: ast.Call, end: ast.Call) -> bool:
@@ -111,7 +111,7 @@ def _looked(node: ast.expr, before: ast.expr, nodes: list[ast.AST]) -> ast.Call 
 
 def _ending_here(site: Site) -> Iterator[_Measurement]:
     """The measurements of work on a device that the statement ends."""
-    if not any(word in site.file.text for word in _ON_DEVICE):
+    if not uses_device(site):
         return
     function = site.enclosing[0] if site.enclosing else site.file.tree
     first, last = lines_of(site.statement)
@@ -134,6 +134,7 @@ def _reads_clock(node: cst.Call) -> bool:
     return terminal(node.func) in _TIMERS and not node.args
 
 
+_LINES_AROUND = 8
 _TIMED = "import time, torch\nmodel = Net().npu()\n"
 
 
@@ -203,20 +204,31 @@ def measured_without_warm_up(node: cst.SimpleStatementLine, site: Site) -> Repor
     function = site.enclosing[0] if site.enclosing else site.file.tree
     if clock is None or "warm" in ast.unparse(function).lower():
         return None
-    repeated = [run for loop in inside(function) if _repeats(loop) for run in calls(loop)]
+    loops = [loop for loop in inside(function) if _repeats(loop)]
     runs = list(filter(_runs_model, calls(function)))
     for measured in _ending_here(site):
         is_warm = any(_place(run) <= _place(measured.start) for run in runs)
+        repeated = (run for loop in loops if _is_timed(loop, measured) for run in calls(loop))
         if not is_warm and not set(repeated).isdisjoint(measured.runs):
             return Report(at=clock)
     return None
 
 
+def _is_timed(loop: ast.AST, measured: _Measurement) -> bool:
+    """Whether a loop is what is measured: hardly anything else stands between the two looks."""
+    first, last = lines_of(loop)
+    outside = first - measured.start.lineno + measured.end.lineno - last
+    return measured.start.lineno >= first or outside <= _LINES_AROUND
+
+
 def _repeats(loop: ast.AST) -> bool:
     """Whether this is a loop that runs the same thing again and again, and does not train."""
+    return _counts(loop) and not trains(loop)
+
+
+def _counts(loop: ast.AST) -> bool:
     over = getattr(loop, "iter", None)
-    counts = isinstance(over, ast.Call) and last_name(over.func) in ("range", "trange")
-    return counts and not trains(loop)
+    return isinstance(over, ast.Call) and last_name(over.func) in ("range", "trange")
 
 
 _FETCHES = frozenset("item cpu tolist numpy print".split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _THROUGH = frozenset("enumerate tqdm iter islice cycle track log_every prefetch".split())
 """Calls that hand on the items of their first argument."""
+_ACCELERATOR = re.compile(r"cuda|\bnpu\b|torch_npu|accelerat|\.to\((\w+\.)*device")
 _RANKS = frozenset("rank local_rank gpu gpu_id device_id".split())
 """Names of a device's number, which ``.to`` and ``.cuda`` take."""
 
@@ -43,14 +45,19 @@ def trains(node: ast.AST) -> bool:
 
 @lru_cache(maxsize=1)
 def file_trains(tree: ast.Module) -> bool:
-    """Whether gradients are computed anywhere in the file."""
-    return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in walk(tree))
+    """Whether a loop of the file computes gradients."""
+    return any(isinstance(node, Loop) and trains(node) for node in walk(tree))
 
 
 @lru_cache(maxsize=1)
 def walk(tree: ast.Module) -> tuple[ast.AST, ...]:
     """Every node of a file; rules ask many times."""
     return tuple(ast.walk(tree))
+
+
+def uses_device(site: Site) -> bool:
+    """Whether the file speaks of an accelerator."""
+    return _ACCELERATOR.search(site.file.text) is not None
 
 
 def loops_around(site: Site) -> list[Loop]:
