@@ -15,6 +15,7 @@ from cuda2npu_codemods.expressions import last_name, terminal
 from cuda2npu_codemods.training_loops import (
     Loop,
     calls,
+    file_trains,
     gradients,
     inside,
     lines_of,
@@ -258,6 +259,8 @@ _STEP = "for x, y in loader:\n    loss = f(model(x), y)\n    loss.backward()\n  
     ),
 )
 def host_waits_in_each_step(node: cst.SimpleStatementLine, site: Site) -> Report | None:
+    if not file_trains(site.file.tree):
+        return None
     loop = next(iter(loops_around(site)), None)
     if loop is None:
         return None
