@@ -166,6 +166,10 @@ def launcher_operator_queue(token: Assignment | Variable, site: DocumentSite) ->
     return _advice(name, (token.value or "").strip("\"' ")) if is_set else None
 
 
+_LAYS_OUT = frozenset("to contiguous clone empty empty_like zeros_like ones_like to_empty".split())
+"""What makes a tensor or module of the memory format that it is given."""
+
+
 @advice(
     "NPU735",
     "channels-last",
@@ -190,4 +194,4 @@ def channels_last(node: cst.Arg, site: Site) -> Report | None:
     call = site.parent(node)
     if not name.startswith("torch.channels_last") or not isinstance(call, cst.Call):
         return None
-    return None if terminal(call.func) == "is_contiguous" else Report()
+    return Report() if terminal(call.func) in _LAYS_OUT else None
