@@ -83,18 +83,20 @@ def _measurements(function: ast.AST) -> Iterator[_Measurement]:
         end, start = _looked(node.left, node, nodes), _looked(node.right, node, nodes)
         if start is None or end is None or id(node) in compared:
             continue
-        if not any(_is_epoch(loop) and _is_between(loop, start, end) for loop in loops):
+        if not any(_is_aside(loop, start, end) for loop in loops):
             between = (call for call in every if _place(start) < _place(call) < _place(end))
             yield _Measurement(start, end, tuple(between))
 
 
-def _is_epoch(loop: Loop) -> bool:
-    """Whether a loop takes so long that what is still queued at its end does not count."""
-    return not _counts(loop) and any(map(_runs_model, calls(loop)))
+def _is_aside(loop: Loop, start: ast.Call, end: ast.Call) -> bool:
+    """Whether a measurement around a loop has no need to wait for what the loop queued.
 
-
-def _is_between(loop: Loop, start: ast.Call, end: ast.Call) -> bool:
-    return _place(start)[0] < loop.lineno and lines_of(loop)[1] < end.lineno
+    An epoch takes long enough; a few runs beside many other things are not what is measured.
+    """
+    if not start.lineno < loop.lineno <= lines_of(loop)[1] < end.lineno:
+        return False
+    is_large = not _counts(loop) or (_repeats(loop) and not _is_timed(loop, start, end))
+    return is_large and any(map(_runs_model, calls(loop)))
 
 
 def _looked(node: ast.expr, before: ast.expr, nodes: list[ast.AST]) -> ast.Call | None:
@@ -209,17 +211,16 @@ def measured_without_warm_up(node: cst.SimpleStatementLine, site: Site) -> Repor
     runs = list(filter(_runs_model, calls(function)))
     for measured in _ending_here(site):
         is_warm = any(_place(run) <= _place(measured.start) for run in runs)
-        repeated = (run for loop in loops if _is_timed(loop, measured) for run in calls(loop))
-        if not is_warm and not set(repeated).isdisjoint(measured.runs):
+        repeated = {run for loop in loops for run in calls(loop)}
+        if not is_warm and not repeated.isdisjoint(measured.runs):
             return Report(at=clock)
     return None
 
 
-def _is_timed(loop: ast.AST, measured: _Measurement) -> bool:
+def _is_timed(loop: ast.AST, start: ast.Call, end: ast.Call) -> bool:
     """Whether a loop is what is measured: hardly anything else stands between the two looks."""
     first, last = lines_of(loop)
-    outside = first - measured.start.lineno + measured.end.lineno - last
-    return measured.start.lineno >= first or outside <= _LINES_AROUND
+    return first - start.lineno + end.lineno - last <= _LINES_AROUND
 
 
 def _repeats(loop: ast.AST) -> bool:
