@@ -1,0 +1,93 @@
+"""Advice on performance, from the command line: found when it is asked for, and silent else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "advice"
+EXPECTED = [tuple(row.split("\t")) for row in (FIXTURE / "findings.txt").read_text().splitlines()]
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cuda2npu", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def found(folder: Path, *options: str) -> list[tuple[str, ...]]:
+    done = run(folder, "check", ".", "--format", "json", *options)
+    assert done.returncode in (0, 1), done.stderr
+    findings = json.loads(done.stdout)["findings"]
+    return [(f["path"], str(f["line"]), f["code"], f["name"]) for f in findings]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fixture with one line that the rules which are on by default speak of."""
+    folder = tmp_path_factory.mktemp("advice") / "project"
+    shutil.copytree(FIXTURE, folder)
+    (folder / "cuda.py").write_text("import torch\nx = torch.ones(2).cuda()\n")
+    return folder
+
+
+CUDA = ("cuda.py", "2", "NPU101", "tensor-cuda-call")
+
+
+def test_found_where_it_is_due_and_nowhere_else(project: Path) -> None:
+    assert found(project, "--select", "NPU7") == EXPECTED
+
+
+def test_off_by_default_and_for_the_letters_of_the_pack(project: Path) -> None:
+    assert found(project) == [CUDA]
+    assert found(project, "--select", "NPU") == [CUDA]
+
+
+def test_beside_the_rules_that_are_on(project: Path) -> None:
+    both = [CUDA, *EXPECTED]
+    assert found(project, "--extend-select", "NPU7") == both
+    assert found(project, "--select", "NPU,NPU7") == both
+    assert found(project, "--extend-select", "NPU7", "--ignore", "NPU7") == [CUDA]
+
+
+def test_in_the_settings_of_a_project(project: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(project, tmp_path / "project")
+    (folder / "pyproject.toml").write_text('[tool.cuda2npu]\nextend-select = ["NPU741"]\n')
+    expected = [row for row in EXPECTED if row[2] == "NPU741"]
+    assert found(folder) == [CUDA, *expected]
+    assert found(folder, "--select", "NPU1") == [CUDA]
+
+
+def test_nothing_is_edited(project: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(FIXTURE, tmp_path / "project")
+    done = run(folder, "rewrite", ".", "--select", "NPU7")
+    assert done.returncode == 0, done.stderr
+    for path in FIXTURE.iterdir():
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_baseline_holds_it(tmp_path: Path) -> None:
+    folder = shutil.copytree(FIXTURE, tmp_path / "project")
+    options = ("--select", "NPU7", "--baseline", "known.json")
+    assert run(folder, "check", ".", *options, "--write-baseline").returncode == 0
+    assert run(folder, "check", ".", *options).returncode == 0
+
+
+def test_sarif_describes_its_rules(project: Path) -> None:
+    done = run(project, "check", "train.py", "--select", "NPU701", "--format", "sarif")
+    (rule,) = json.loads(done.stdout)["runs"][0]["tool"]["driver"]["rules"]
+    assert rule["id"] == "NPU701"
+
+
+def test_rules_tells_that_it_is_off_and_where_the_fact_was_read(tmp_path: Path) -> None:
+    rows = [row.split() for row in run(tmp_path, "rules").stdout.splitlines()]
+    off = {row[0] for row in rows if row[-1] == "off"}
+    assert {row[2] for row in EXPECTED} <= off
+    assert all(code.startswith("NPU7") for code in off)
+    told = run(tmp_path, "rules", "NPU701").stdout
+    assert "off by default: --extend-select NPU701 adds it" in told
+    assert "source: " in told
