@@ -51,6 +51,16 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
     assert config.jobs == 1
 
 
+def test_what_is_selected_on_the_command_line_stands_alone(tmp_path: Path) -> None:
+    settings_file(tmp_path, 'select = ["NPU1"]\nextend-select = ["NPU401"]\n')
+    options = configure(Settings(), str(tmp_path)).options
+    assert (options.select, options.extend_select) == (("NPU1",), ("NPU401",))
+    options = configure(Settings(select=("NPU102",)), str(tmp_path)).options
+    assert (options.select, options.extend_select) == (("NPU102",), ())
+    options = configure(Settings(extend_select=("NPU102",)), str(tmp_path)).options
+    assert (options.select, options.extend_select) == (("NPU1",), ("NPU102",))
+
+
 def test_a_nearer_file_without_a_section_is_passed_over(tmp_path: Path) -> None:
     settings_file(tmp_path, "jobs = 3\n")
     (tmp_path / "sub").mkdir()

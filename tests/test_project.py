@@ -51,7 +51,7 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ModuleType("cuda2npu.engine")
     engine.rewrite_bytes = fake_rewrite  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cuda2npu.engine", engine)
-    monkeypatch.setattr(formats, "trigger_pattern", lambda: re.compile(b"cuda"))
+    monkeypatch.setattr(formats, "trigger_pattern", lambda options: re.compile(b"cuda"))
 
 
 def forked(workers: int) -> Executor:

@@ -131,7 +131,7 @@ def with_more_rules(sources: Sources) -> float:
 
 
 def engine_rows() -> Iterator[Row]:
-    trigger = packs.trigger_pattern()
+    trigger = packs.trigger_pattern(OPTIONS)
     folders = fetch(("timm", "transformers", "diffusers"))
     every = [(str(path), path.read_bytes()) for path in python_files(folders)]
     sources = [(path, data) for path, data in every if trigger.search(data)]

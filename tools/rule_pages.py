@@ -10,7 +10,7 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
 
 from cuda2npu.packs import load_rules
-from cuda2npu.report.rules import FIX
+from cuda2npu.report.rules import FIX, how_to_turn_on
 from cuda2npu.rule import Example, Rule, Target
 
 FAMILIES = {
@@ -21,6 +21,7 @@ FAMILIES = {
     "4": ("numerics", "Numerics"),
     "5": ("profiling-extensions", "Precision flags, profiling, extensions, compilers"),
     "6": ("third-party", "Third-party libraries"),
+    "7": ("performance", "Performance advice, off by default"),
     "8": ("documents", "Scripts, configs, requirements"),
     "9": ("missing-names", "Names that torch_npu does not have"),
 }
@@ -92,10 +93,11 @@ def _list(rules: Sequence[Rule]) -> str:
             plain(rule.name),
             rule.fix.value,
             "quiet" if rule.quiet else "",
+            "" if rule.default else "off",
         ]
         for rule in rules
     ]
-    return table(["code", "name", "fix", "quiet"], rows)
+    return table(["code", "name", "fix", "quiet", "default"], rows)
 
 
 def rule_page(rule: Rule) -> str:
@@ -122,7 +124,7 @@ def _facts(rule: Rule) -> str:
     if Target.NPU not in rule.targets:
         rows.append(["target", "only with `--target shim`"])
     if not rule.default:
-        rows.append(["runs", f"only with `--select {rule.code}`"])
+        rows.append(["off by default", plain(how_to_turn_on(rule))])
     if rule.source:
         rows.append(["source", plain(rule.source)])
     return table(rows[0], rows[1:])

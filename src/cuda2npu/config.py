@@ -25,6 +25,7 @@ class Settings(NamedTuple):
     jobs: int | None = None
     baseline: str | None = None
     force_exclude: bool | None = None
+    extend_select: tuple[str, ...] | None = None
 
 
 class Config(NamedTuple):
@@ -37,7 +38,7 @@ class Config(NamedTuple):
 
 
 KEYS = tuple(name.replace("_", "-") for name in Settings._fields)
-_LISTS = ("select", "ignore", "exclude")
+_LISTS = ("select", "extend-select", "ignore", "exclude")
 _SWITCHES = ("preserve-numerics", "unsafe", "force-exclude")
 
 
@@ -53,10 +54,13 @@ def configure(command_line: Settings, first_path: str) -> Config:
             return given, f"--{key}"
         return getattr(in_file, name), f"{file}: [tool.cuda2npu] {key}"
 
+    if command_line.select is not None:  # only these, whatever the file adds to its own
+        in_file = in_file._replace(extend_select=None)
     patterns, origin = value("exclude")
     in_config = file is not None and origin != "--exclude"
     options = Options(
         select=_codes(*value("select")),
+        extend_select=_codes(*value("extend_select")),
         ignore=_codes(*value("ignore")),
         preserve_numerics=bool(value("preserve_numerics")[0]),
         unsafe=bool(value("unsafe")[0]),

@@ -42,7 +42,7 @@ def rewrite_bytes(
 
     Raises SourceError when the bytes cannot be decoded or parsed.
     """
-    if trigger_pattern().search(data) is None:
+    if trigger_pattern(options).search(data) is None:
         return data, Result(path, "", changed=False)
     text, encoding = decode(data)
     result = rewrite_source(text, options, path=path, knowledge=knowledge)
@@ -66,7 +66,7 @@ def rewrite_source(
     """
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     source = Source(text[len(mark) :])
-    hits = [match.start() for match in rule_word_pattern().finditer(source.utf8)]
+    hits = [match.start() for match in rule_word_pattern(options).finditer(source.utf8)]
     if not hits:
         return Result(path, text, changed=False)
     with _undisturbed():
@@ -131,11 +131,11 @@ class _Run:
     scopes: list[Scope] = field(default_factory=list)
     """The scopes that hold edits."""
     only: str = ""
-    """A prefix of the codes that may speak in this file."""
+    """A prefix of the codes that may speak in this file, besides rules that are off by default."""
 
     def do(self, unit: Unit) -> None:
         text = self.facts.source.slice(unit.start, unit.end)
-        asked = _dispatch(frozenset(filter(text.__contains__, rule_words())), self.options)
+        asked = self._asked(text)
         if not asked:
             return
         try:
@@ -143,11 +143,14 @@ class _Run:
         except (cst.ParserSyntaxError, RecursionError):
             self.findings.append(self._unreadable(unit))
 
+    def _asked(self, text: str) -> _Asked:
+        words = frozenset(filter(text.__contains__, rule_words(self.options)))
+        return _dispatch(words, self.options, self.only)
+
     def _ask(self, unit: Unit, text: str, asked: _Asked) -> None:
         module = cst.parse_module(unit.prefix + text + unit.suffix)
         site = UnitSite(unit, module, self.facts, self.options)
-        proposals = [p for p in _ask(module, site, asked) if p.rule.code.startswith(self.only)]
-        if proposals:
+        if proposals := list(_ask(module, site, asked)):
             settled = _Settled(unit, text, site, self.options)
             self._settle(settled, list(filter(settled.is_inside, proposals)))
 
@@ -198,14 +201,12 @@ class _Run:
             return text, set()
         site = UnitSite(unit, module, self.facts, self.options)
         settled = _Settled(unit, text, site, self.options)
-        asked = _dispatch(frozenset(filter(text.__contains__, rule_words())), self.options)
+        asked = self._asked(text)
         done = set()
         for proposal in filter(settled.is_inside, _ask(module, site, asked)):
             code = proposal.rule.code
-            if (
-                code in codes
-                and settled.take(proposal, settled.finding(proposal, self.facts)).applied
-            ):
+            finding = settled.finding(proposal, self.facts)
+            if code in codes and settled.take(proposal, finding).applied:
                 done.add(code)
         if not done or settled.lost():
             return text, set()
@@ -288,11 +289,12 @@ _Asked = dict[type[cst.CSTNode], tuple[Rule, ...]]
 
 
 @lru_cache(maxsize=4096)
-def _dispatch(words: frozenset[str], options: Options) -> _Asked:
+def _dispatch(words: frozenset[str], options: Options, only: str) -> _Asked:
     """The rules to ask about each node class, for a unit with these words."""
     asked: dict[type[cst.CSTNode], tuple[Rule, ...]] = {}
     for rule in selected_rules(options):
-        if not words.isdisjoint(rule.words):
+        may_speak = not rule.default or rule.code.startswith(only)
+        if may_speak and not words.isdisjoint(rule.words):
             for kind in rule.on:
                 asked[kind] = (*asked.get(kind, ()), rule)
     return asked

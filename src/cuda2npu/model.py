@@ -31,11 +31,14 @@ class Target(str, Enum):
 class Options:
     """What the user asked for; the same for every file of a run.
 
-    ``select`` and ``ignore`` hold rule codes or prefixes of codes (``NPU1``). An empty
-    ``select`` means every rule that is on by default.
+    ``select``, ``extend_select`` and ``ignore`` hold rule codes or prefixes of codes (``NPU1``).
+    An empty ``select`` means every rule that is on by default; ``extend_select`` adds to that or
+    to ``select``. A rule that is off by default runs when an entry of the two names its family or
+    its code: a number is in it, where the letters of a pack alone mean its rules that are on.
     """
 
     select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     preserve_numerics: bool = False
     unsafe: bool = False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from cuda2npu.model import Options, UsageError
@@ -70,16 +71,23 @@ def libraries() -> dict[str, Library]:
     return found
 
 
-@cache
-def trigger_pattern() -> re.Pattern[bytes]:
-    """Matches the trigger words of all packs. No match in a file: no parse, no LibCST."""
-    return find_any(word for pack in packs() for word in pack.words)
+@lru_cache(maxsize=8)
+def trigger_pattern(options: Options) -> re.Pattern[bytes]:
+    """Matches the trigger words of all packs. No match in a file: no parse, no LibCST.
+
+    Rules that are off by default open a file with words of their own, when they are selected.
+    """
+    optional = (rule for rule in optional_rules(options) if not rule.is_about_documents)
+    words = (word for pack in packs() for word in pack.words)
+    return find_any(chain(words, words_of(optional)))
 
 
-@cache
-def document_pattern() -> re.Pattern[bytes]:
+@lru_cache(maxsize=8)
+def document_pattern(options: Options) -> re.Pattern[bytes]:
     """The same for files that hold no Python."""
-    return find_any(word for pack in packs() for word in pack.document_words)
+    optional = (rule for rule in optional_rules(options) if rule.is_about_documents)
+    words = (word for pack in packs() for word in pack.document_words)
+    return find_any(chain(words, words_of(optional)))
 
 
 _RARITY = (
@@ -108,17 +116,22 @@ def find_any(words: Iterable[str]) -> re.Pattern[bytes]:
     return re.compile(("|".join(branches) or "(?!)").encode())
 
 
-@cache
-def rule_words() -> frozenset[str]:
-    """The words of every rule about Python."""
-    rules = (rule for rule in load_rules() if not rule.is_about_documents)
-    return frozenset(word for rule in rules for word in rule.words)
+def words_of(rules: Iterable[Rule]) -> Iterator[str]:
+    return (word for rule in rules for word in rule.words)
 
 
-@cache
-def rule_word_pattern() -> re.Pattern[bytes]:
+@lru_cache(maxsize=8)
+def rule_words(options: Options) -> frozenset[str]:
+    """The words of every rule about Python, but of those that are off."""
+    on = (rule for rule in load_rules() if rule.default)
+    rules = chain(on, optional_rules(options))
+    return frozenset(words_of(rule for rule in rules if not rule.is_about_documents))
+
+
+@lru_cache(maxsize=8)
+def rule_word_pattern(options: Options) -> re.Pattern[bytes]:
     """Matches inside these words, to find the statements to look at."""
-    return find_any(rule_words())
+    return find_any(rule_words(options))
 
 
 @cache
@@ -157,9 +170,21 @@ def selected_rules(options: Options) -> tuple[Rule, ...]:
     return tuple(rule for rule in load_rules() if _is_selected(rule, options))
 
 
+def optional_rules(options: Options) -> tuple[Rule, ...]:
+    """Those of them that are off by default. Loads no rule when there can be none."""
+    if not (options.select or options.extend_select):
+        return ()
+    return tuple(rule for rule in selected_rules(options) if not rule.default)
+
+
 def _is_selected(rule: Rule, options: Options) -> bool:
     if options.target not in rule.targets:
         return False
     if options.ignore and rule.code.startswith(options.ignore):
         return False
-    return rule.code.startswith(options.select) if options.select else rule.default
+    if rule.default and not options.select:
+        return True
+    entries = options.select + options.extend_select
+    if not rule.default:
+        entries = tuple(entry for entry in entries if any(map(str.isdecimal, entry)))
+    return rule.code.startswith(entries)

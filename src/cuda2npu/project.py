@@ -107,7 +107,7 @@ def run(
     ``remote`` see no files: the bytes travel, and files are written here. When ``stopped()``
     turns true, what has not begun is dropped and what has is finished and told.
     """
-    items: Iterator[_Item] = (load(job, mode) for job in jobs)
+    items: Iterator[_Item] = (load(job, options, mode) for job in jobs)
     workers = workers or cores()
     if executor is None:
         begun = _gather(items) if workers > 1 else []
@@ -273,19 +273,19 @@ def process_bytes(
     knowledge: Callable[[], Knowledge] = Knowledge,
 ) -> Outcome:
     """Rewrite a source that is no file. Unless the mode is CHECK, ``after`` is the new one."""
-    if not formats.has_trigger(data, path):
+    if not formats.has_trigger(data, path, options):
         return Outcome(path, after=data)
     outcome = convert_bytes(path, data, options, mode, knowledge())
     return outcome if outcome.changed or outcome.error else outcome._replace(after=data)
 
 
-def load(job: Job, mode: Mode) -> _Item:
+def load(job: Job, options: Options, mode: Mode) -> _Item:
     """A job with the bytes of its file; the outcome when that holds no trigger word."""
     try:
         data = Path(job.path).read_bytes()
     except OSError as error:
         return Outcome(job.path, error=f"cannot be read: {error.strerror}")
-    triggered = formats.has_trigger(data, job.path)
+    triggered = formats.has_trigger(data, job.path, options)
     generated = triggered and not job.meant and is_generated(data)
     if triggered and not generated:
         return job, data

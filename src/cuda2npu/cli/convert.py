@@ -16,6 +16,7 @@ from cuda2npu.cli.options import (
     DiffBase,
     ExcludeGlobs,
     ExecutorUrl,
+    ExtendSelect,
     ForceExclude,
     Ignore,
     Jobs,
@@ -57,6 +58,7 @@ def check(
         typer.Option(metavar="FILE.html", help="Also write the findings as a page to look at."),
     ] = None,
     select: Select = None,
+    extend_select: ExtendSelect = None,
     ignore: Ignore = None,
     preserve_numerics: PreserveNumerics = None,
     unsafe: Unsafe = None,
@@ -77,7 +79,7 @@ def check(
         check_format(format)
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
-            as_tuple(exclude), jobs, baseline, force_exclude,
+            as_tuple(exclude), jobs, baseline, force_exclude, split(extend_select),
         )  # fmt: skip
         config = configured(settings, paths, stdin_filename)
         narrowed = Narrowed(config, paths, diff_base, write_baseline)
@@ -138,6 +140,7 @@ def rewrite(
         Path | None, typer.Option(metavar="DIR", help="Write a converted copy to this folder.")
     ] = None,
     select: Select = None,
+    extend_select: ExtendSelect = None,
     ignore: Ignore = None,
     preserve_numerics: PreserveNumerics = None,
     unsafe: Unsafe = None,
@@ -156,7 +159,7 @@ def rewrite(
             raise UsageError("--output goes neither with --diff nor with stdin")
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
-            as_tuple(exclude), jobs, force_exclude=force_exclude,
+            as_tuple(exclude), jobs, None, force_exclude, split(extend_select),
         )  # fmt: skip
         mode = Mode.DIFF if diff else Mode.WRITE
         run = Run(mode, configured(settings, paths, stdin_filename), color)

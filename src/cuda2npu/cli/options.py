@@ -21,6 +21,10 @@ Select = Annotated[
     list[str] | None,
     typer.Option(metavar="CODES", help="Only these rules: NPU101,NPU2 or repeated."),
 ]
+ExtendSelect = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CODES", help="Also these, some of which are off by default: NPU7."),
+]
 Ignore = Annotated[
     list[str] | None,
     typer.Option(metavar="CODES", help="Not these rules."),

@@ -131,13 +131,13 @@ def format_of_script(head: bytes) -> Format | None:
     return next(known, None)
 
 
-def has_trigger(data: bytes, path: str) -> bool:
+def has_trigger(data: bytes, path: str, options: Options) -> bool:
     """Whether a file must be parsed; a file of no known name counts as Python."""
     kind = _format(path, data)
     if kind.is_json:
         data = data.replace(b'\\"', b'"')  # words are looked for as they stand in the source
-    return (kind.holds_python and trigger_pattern().search(data) is not None) or (
-        kind.holds_documents and document_pattern().search(data) is not None
+    return (kind.holds_python and trigger_pattern(options).search(data) is not None) or (
+        kind.holds_documents and document_pattern(options).search(data) is not None
     )
 
 

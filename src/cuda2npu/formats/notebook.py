@@ -182,7 +182,8 @@ class _Work:
 
     def _leave(self, cell: Cell, masked: Masked) -> None:
         """Say that a cell is left as it is, if there would have been something to look at."""
-        if masked.shell or rule_word_pattern().search(cell.text.encode("utf-8", "replace")) is None:
+        words = rule_word_pattern(self.options)
+        if masked.shell or words.search(cell.text.encode("utf-8", "replace")) is None:
             return
         place = f"cell {cell.number}"
         syntax = masked.reason.startswith("line")

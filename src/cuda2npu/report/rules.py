@@ -29,9 +29,10 @@ def console() -> Console:
 
 
 def print_rules(rules: Sequence[Rule]) -> None:
-    table = Table("code", "name", "fix", "quiet", box=None, pad_edge=False)
+    table = Table("code", "name", "fix", "quiet", "default", box=None, pad_edge=False)
     for rule in rules:
-        table.add_row(rule.code, escape(rule.name), rule.fix.value, "quiet" if rule.quiet else "")
+        marks = ("quiet" if rule.quiet else "", "" if rule.default else "off")
+        table.add_row(rule.code, escape(rule.name), rule.fix.value, *marks)
     console().print(table)
 
 
@@ -44,9 +45,16 @@ def print_rule(rule: Rule) -> None:
         out.print("quiet: the leftover does not fail on an NPU machine")
     out.print(f"from torch_npu: {rule.since}")
     if not rule.default:
-        out.print(f"only with --select {rule.code}")
+        out.print(f"off by default: {how_to_turn_on(rule)}")
+    if rule.source:
+        out.print(f"source: {escape(rule.source)}")
     for example in rule.examples:
         _print_example(out, example)
+
+
+def how_to_turn_on(rule: Rule) -> str:
+    """The options that ask for a rule that is off by default."""
+    return f"--extend-select {rule.code} adds it to the others, --select {rule.code} runs it alone"
 
 
 def _print_example(out: Console, example: Example) -> None:
