@@ -103,6 +103,7 @@ PACK = Pack(
         "cuda2npu_codemods.third_party",
         "cuda2npu_codemods.frameworks",
         "cuda2npu_codemods.missing_names",
+        "cuda2npu_codemods.chip_support",
         "cuda2npu_codemods.shell_variables",
         "cuda2npu_codemods.shell_commands",
         "cuda2npu_codemods.configs",

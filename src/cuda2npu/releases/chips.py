@@ -44,8 +44,8 @@ def family(name: str) -> str:
         return "950"
     from difflib import get_close_matches
 
-    known = [*FAMILIES, *filter(_is_covered, SOC_NAMES)]
-    near = get_close_matches(name, known, n=1, cutoff=0)[0]
+    known = {_plain(each): each for each in (*FAMILIES, *filter(_is_covered, SOC_NAMES))}
+    near = known[get_close_matches(plain, known, n=1, cutoff=0)[0]]
     raise ValueError(f"unknown chip {name!r}: the nearest is {near} (families: {_listed()})")
 
 
