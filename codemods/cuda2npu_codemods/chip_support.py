@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import libcst as cst
 
 from cuda2npu.releases.chips import FAMILIES
-from cuda2npu.releases.support import Api, ever_unsupported, page_release, unsupported
+from cuda2npu.releases.support import Api, page_release, unsupported
 from cuda2npu.rule import FixLevel, Report, Site, Target, leave, report, rule
 from cuda2npu_codemods.numerics import on_cpu
 from cuda2npu_codemods.receivers import is_torch
@@ -13,7 +15,29 @@ from cuda2npu_codemods.receivers import is_torch
 _METHODS = "torch.Tensor."
 _AMBIGUOUS = frozenset({"mode"})
 """Methods whose names say too little, even on what is proven to be torch's."""
-_SHORT = 4
+WORDS = (
+    "FractionalMaxPool3d",
+    "LSTMCell",
+    "MultiLabelMarginLoss",
+    "fractional_max_pool3d",
+    "geometric_",
+    "ldl_factor",
+    "lstsq",
+    ".mode(",
+    "multilabel_margin_loss",
+    "pdist",
+    "poisson",
+    ".smm(",
+    "sspaddmm",
+    "to_sparse_bsc",
+    "to_sparse_bsr",
+    "to_sparse_csc",
+    "to_sparse_csr",
+)
+"""What a call of each API of the data holds; spelt out here, as nothing reads the data otherwise.
+
+A short name alone would stand in too many statements.
+"""
 _INSTEAD = {
     "LSTMCell": "an nn.LSTM with the same weights gives the same, over a sequence of one step",
     "pdist": "torch.cdist(x, x)[i, j] with i, j = torch.triu_indices(n, n, 1) gives the same",
@@ -30,23 +54,17 @@ _INSTEAD = {
 _BY_HAND = "move it out of the loop, or call it on .cpu() and move the result back"
 
 
-def _word(api: str) -> str:
-    """What a statement with a call holds: a short name alone stands in too many."""
-    last = api.rpartition(".")[2]
-    return last if len(last) > _SHORT else f".{last}("
-
-
 @rule(
     "NPU903",
     "unsupported-on-chip",
     on=cst.Call,
-    words=tuple(sorted(set(map(_word, ever_unsupported())))),
+    words=WORDS,
     fix=FixLevel.NONE,
     default=False,
     targets=(Target.NPU, Target.SHIM),
     why="torch_npu marks this as unsupported on the chip, and its wheel has no kernel for it. "
-    "Asked with --chip NAME alone",
-    source="the support pages of native APIs and the wheels of torch_npu, see the page on chips",
+    "Asked only with --chip NAME",
+    source="the support pages and the wheels of torch_npu; docs/chips.md says how they were read",
     examples=(
         report("import torch\nvalues, _ = torch.mode(x, dim=1)", chip="A2"),
         report("import torch\ncell = torch.nn.LSTMCell(8, 8)", chip="950"),
@@ -61,20 +79,27 @@ def _word(api: str) -> str:
     ),
 )
 def unsupported_on_chip(node: cst.Call, site: Site) -> Report | None:
-    chip, release = site.options.chip, page_release(site.options.torch_npu)
-    if not chip or release is None:
+    chip = site.options.chip
+    release = page_release(site.options.torch_npu) if chip else None
+    if release is None:
         return None
     lacking = unsupported(release, chip)
-    name = _called(node, site)
+    name = _called(node, site, lacking)
     if name not in lacking or any(on_cpu(site, arg.value) for arg in node.args):
         return None
     where = f"{FAMILIES[chip]} (support page of torch_npu {release})"
     effect, quiet = _effect(lacking[name])
     advice = _INSTEAD.get(name.rpartition(".")[2], _BY_HAND)
-    return Report(f"{name} is not supported on {where}: {effect}; {advice}", quiet=quiet)
+    message = f"{name} is not supported on {where}: {effect}; {advice}"
+    return Report(message, quiet=quiet, at=_method(node) if name.startswith(_METHODS) else None)
 
 
-def _called(call: cst.Call, site: Site) -> str:
+def _method(call: cst.Call) -> cst.CSTNode:
+    """The name at the end of a chain that may begin many lines above it."""
+    return call.func.attr if isinstance(call.func, cst.Attribute) else call
+
+
+def _called(call: cst.Call, site: Site, lacking: Collection[str]) -> str:
     """The dotted name of the API that is called; empty when that is not certain."""
     name = site.name(call.func)
     if name is not None and name.startswith("torch."):
@@ -83,7 +108,7 @@ def _called(call: cst.Call, site: Site) -> str:
     if not isinstance(func, cst.Attribute) or func.attr.value in _AMBIGUOUS:
         return ""
     method = _METHODS + func.attr.value
-    known = method in ever_unsupported() and is_torch(site, func.value)
+    known = method in lacking and is_torch(site, func.value)
     return method if known and not on_cpu(site, func.value) else ""
 
 

@@ -162,7 +162,7 @@ def rewrite(
             raise UsageError("--output goes neither with --diff nor with stdin")
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
-            as_tuple(exclude), jobs, None, force_exclude, split(extend_select),
+            as_tuple(exclude), jobs, None, force_exclude, split(extend_select), chip,
         )  # fmt: skip
         mode = Mode.DIFF if diff else Mode.WRITE
         run = Run(mode, configured(settings, paths, stdin_filename), color)
