@@ -148,11 +148,15 @@ class TestRule:
         assert found(source, "950") == []
 
     def test_what_happens_is_said(self) -> None:
-        calls = "import torch\nx = torch.smm(a, b)\ny = torch.mode(a)\nz = torch.nn.LSTMCell(3, 3)"
-        raises, falls_back, no_aclnn = rewrite_source(calls, options("950")).findings
+        calls = (
+            "import torch\nx = torch.smm(a, b)\ny = torch.mode(a)\nz = torch.nn.LSTMCell(3, 3)\n"
+        )
+        calls += "d = torch.pdist(a)"
+        raises, falls_back, no_aclnn, gradient = rewrite_source(calls, options("950")).findings
         assert "aten::sspaddmm.out raises there" in raises.message
         assert "runs on the CPU" in falls_back.message
         assert "has no aclnn kernel" in no_aclnn.message
+        assert "its gradient, aten::_pdist_backward, has no kernel" in gradient.message
         assert [f.quiet for f in (raises, falls_back, no_aclnn)] == [False, True, False]
 
     def test_the_page_is_named(self) -> None:

@@ -51,7 +51,7 @@ _INSTEAD = {
     ),
 }
 """What has kernels and gives the same, by the last part of a name."""
-_BY_HAND = "move it out of the loop, or call it on .cpu() and move the result back"
+_ON_CPU = "call it on .cpu() and move the result back"
 
 
 @rule(
@@ -89,7 +89,8 @@ def unsupported_on_chip(node: cst.Call, site: Site) -> Report | None:
         return None
     where = f"{FAMILIES[chip]} (support page of torch_npu {release})"
     effect, quiet = _effect(lacking[name])
-    advice = _INSTEAD.get(name.rpartition(".")[2], _BY_HAND)
+    by_hand = f"move it out of the loop, or {_ON_CPU}" if quiet else _ON_CPU
+    advice = _INSTEAD.get(name.rpartition(".")[2], by_hand)
     message = f"{name} is not supported on {where}: {effect}; {advice}"
     return Report(message, quiet=quiet, at=_method(node) if name.startswith(_METHODS) else None)
 
@@ -116,6 +117,8 @@ def _effect(api: Api) -> tuple[str, bool]:
     """What happens there instead, and whether without an error."""
     kinds = {kind for kind, _ in api.operators}
     operators = " and ".join(operator for _, operator in api.operators)
+    if all(operator.endswith("_backward") for _, operator in api.operators):
+        operators = f"its gradient, {operators},"
     if kinds == {"raises"}:
         return f"{operators} raises there", False
     if kinds == {"acl_op"}:
