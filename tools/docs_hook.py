@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from chip_page import lacking_section
 from comparison import cases_section
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -14,6 +15,7 @@ from name_table import name_page
 from rule_pages import FAMILIES, by_family, rule_pages
 
 ROOT = Path(__file__).resolve().parent.parent
+LACKING = "<!-- the APIs that a chip lacks -->"
 CASES = "<!-- the programs of tools/comparison.py -->"
 
 
@@ -38,7 +40,9 @@ def _chinese_readme() -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put the programs in their place on the page that compares tools."""
+    """Put the generated parts in their places on the pages written by hand."""
+    if LACKING in markdown:
+        return markdown.replace(LACKING, lacking_section())
     return markdown.replace(CASES, cases_section()) if CASES in markdown else markdown
 
 

@@ -134,6 +134,7 @@ def _example(example: Example) -> str:
     language = _language(example.path)
     notes = [] if example.path == PYTHON else [example.path]
     notes += [f"torch_npu {example.release}"] if example.release else []
+    notes += [f"--chip {example.chip}"] if example.chip else []
     if example.kind != "rewrite":
         return fenced(example.before, language, ", ".join(notes))
     before, after = (", ".join([title, *notes]) for title in ("before", "after"))

@@ -107,6 +107,7 @@ PACK = Pack(
         "cuda2npu_codemods.advice_attention",
         "cuda2npu_codemods.advice_norms",
         "cuda2npu_codemods.advice_rotary",
+        "cuda2npu_codemods.chip_support",
         "cuda2npu_codemods.shell_variables",
         "cuda2npu_codemods.shell_commands",
         "cuda2npu_codemods.configs",

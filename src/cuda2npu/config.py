@@ -26,6 +26,7 @@ class Settings(NamedTuple):
     baseline: str | None = None
     force_exclude: bool | None = None
     extend_select: tuple[str, ...] | None = None
+    chip: str | None = None
 
 
 class Config(NamedTuple):
@@ -38,6 +39,8 @@ class Config(NamedTuple):
 
 
 KEYS = tuple(name.replace("_", "-") for name in Settings._fields)
+CHIP_RULE = "NPU903"
+"""The rule that a chip turns on."""
 _LISTS = ("select", "extend-select", "ignore", "exclude")
 _SWITCHES = ("preserve-numerics", "unsafe", "force-exclude")
 
@@ -57,15 +60,20 @@ def configure(command_line: Settings, first_path: str) -> Config:
     if command_line.select is not None:  # only these, whatever the file adds to its own
         in_file = in_file._replace(extend_select=None)
     patterns, origin = value("exclude")
+    release, chip = _release(*value("torch_npu")), _chip(*value("chip"))
+    added = _codes(*value("extend_select"))
+    selected = _codes(*value("select"))
+    _check_chip(chip, release, (*selected, *added), value("chip")[1])
     in_config = file is not None and origin != "--exclude"
     options = Options(
-        select=_codes(*value("select")),
-        extend_select=_codes(*value("extend_select")),
+        select=selected,
+        extend_select=(*added, CHIP_RULE) if chip else added,
         ignore=_codes(*value("ignore")),
         preserve_numerics=bool(value("preserve_numerics")[0]),
         unsafe=bool(value("unsafe")[0]),
         target=_target(*value("target")),
-        torch_npu=_release(*value("torch_npu")),
+        torch_npu=release,
+        chip=chip,
     )
     base = file.parent if file and in_config else None
     exclude = Exclude(patterns or (), base, force=bool(value("force_exclude")[0]))
@@ -199,6 +207,30 @@ def _release(given: str | None, place: str) -> str:
         return str(resolve_release(given))
     except ValueError as error:
         raise UsageError(f"{place}: {error}") from None
+
+
+def _chip(given: str | None, place: str) -> str:
+    if given is None:
+        return ""
+    from cuda2npu.releases.chips import family
+
+    try:
+        return family(given)
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def _check_chip(chip: str, release: str, selected: tuple[str, ...], place: str) -> None:
+    """A chip needs a release that has a support page, and its rule needs a chip."""
+    if not chip:
+        if CHIP_RULE in selected:
+            raise UsageError(f"{CHIP_RULE} needs --chip NAME, or chip in [tool.cuda2npu]")
+        return
+    from cuda2npu.releases.support import page_release, page_releases
+
+    if page_release(release) is None:
+        first = page_releases()[0]
+        raise UsageError(f"{place}: torch_npu {release} has no support page; the first is {first}")
 
 
 def _jobs(given: int | None, place: str) -> int | None:

@@ -44,6 +44,8 @@ class Options:
     unsafe: bool = False
     target: Target = Target.NPU
     torch_npu: str = "2.14.0"
+    chip: str = ""
+    """The family of chips whose missing APIs are reported; empty for none."""
     named: bool = False
     """The user named this very file, so that CUDA calls at its top level make it a script."""
 

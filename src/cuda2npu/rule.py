@@ -121,6 +121,8 @@ class Example:
     """The name of the file, which tells its format."""
     beside: tuple[tuple[str, str], ...] = ()
     """Other files of the project, by their names."""
+    chip: str = ""
+    """The chip of ``--chip``."""
 
 
 Beside = Mapping[str, str] | None
@@ -139,15 +141,22 @@ def rewrite(
 
 
 def report(
-    before: str, *, release: str | None = None, path: str = "example.py", beside: Beside = None
+    before: str,
+    *,
+    release: str | None = None,
+    path: str = "example.py",
+    beside: Beside = None,
+    chip: str = "",
 ) -> Example:
     """A case that the rule reports and nothing edits."""
-    return Example("report", before, before, release, path, _files(beside))
+    return Example("report", before, before, release, path, _files(beside), chip)
 
 
-def leave(before: str, *, path: str = "example.py", beside: Beside = None) -> Example:
+def leave(
+    before: str, *, path: str = "example.py", beside: Beside = None, chip: str = ""
+) -> Example:
     """A case in which this rule says and does nothing."""
-    return Example("leave", before, before, None, path, _files(beside))
+    return Example("leave", before, before, None, path, _files(beside), chip)
 
 
 def _files(beside: Beside) -> tuple[tuple[str, str], ...]:

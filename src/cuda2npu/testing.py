@@ -102,7 +102,7 @@ def _known(text: str, example: Example, options: Options) -> Knowledge | None:
 
 def _options(rule: Rule, example: Example) -> Options:
     target = Target.NPU if Target.NPU in rule.targets else Target.SHIM
-    options = Options(unsafe=rule.fix is FixLevel.UNSAFE, target=target)
+    options = Options(unsafe=rule.fix is FixLevel.UNSAFE, target=target, chip=example.chip)
     if not rule.default:
         options = replace(options, select=(rule.code,))
     return options if example.release is None else replace(options, torch_npu=example.release)

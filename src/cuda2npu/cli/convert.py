@@ -12,6 +12,7 @@ from cuda2npu import files
 from cuda2npu.cli.narrow import Narrowed
 from cuda2npu.cli.options import (
     BaselineFile,
+    Chip,
     Color,
     DiffBase,
     ExcludeGlobs,
@@ -64,6 +65,7 @@ def check(
     unsafe: Unsafe = None,
     target: TargetName = None,
     torch_npu: Release = None,
+    chip: Chip = None,
     exclude: ExcludeGlobs = None,
     force_exclude: ForceExclude = None,
     jobs: Jobs = None,
@@ -79,7 +81,7 @@ def check(
         check_format(format)
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
-            as_tuple(exclude), jobs, baseline, force_exclude, split(extend_select),
+            as_tuple(exclude), jobs, baseline, force_exclude, split(extend_select), chip,
         )  # fmt: skip
         config = configured(settings, paths, stdin_filename)
         narrowed = Narrowed(config, paths, diff_base, write_baseline)
@@ -146,6 +148,7 @@ def rewrite(
     unsafe: Unsafe = None,
     target: TargetName = None,
     torch_npu: Release = None,
+    chip: Chip = None,
     exclude: ExcludeGlobs = None,
     force_exclude: ForceExclude = None,
     jobs: Jobs = None,
@@ -159,7 +162,7 @@ def rewrite(
             raise UsageError("--output goes neither with --diff nor with stdin")
         settings = Settings(
             split(select), split(ignore), preserve_numerics, unsafe, target, torch_npu,
-            as_tuple(exclude), jobs, None, force_exclude, split(extend_select),
+            as_tuple(exclude), jobs, None, force_exclude, split(extend_select), chip,
         )  # fmt: skip
         mode = Mode.DIFF if diff else Mode.WRITE
         run = Run(mode, configured(settings, paths, stdin_filename), color)

@@ -48,6 +48,10 @@ Release = Annotated[
     str | None,
     typer.Option("--torch-npu", metavar="RELEASE", help="The torch_npu release to write for."),
 ]
+Chip = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Also what this chip does not support: A2, Ascend910B1."),
+]
 ExcludeGlobs = Annotated[
     list[str] | None,
     typer.Option(

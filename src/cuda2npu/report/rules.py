@@ -12,6 +12,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from cuda2npu.config import CHIP_RULE
 from cuda2npu.model import FixLevel
 from cuda2npu.rule import Example, Rule
 
@@ -54,6 +55,8 @@ def print_rule(rule: Rule) -> None:
 
 def how_to_turn_on(rule: Rule) -> str:
     """The options that ask for a rule that is off by default."""
+    if rule.code == CHIP_RULE:
+        return "--chip NAME asks it, beside the others or those of --select"
     return f"--extend-select {rule.code} adds it to the others, --select {rule.code} runs it alone"
 
 
@@ -62,6 +65,8 @@ def _print_example(out: Console, example: Example) -> None:
     for name, text in example.beside:
         out.print(f"\n[bold]beside it, {escape(name)}[/bold]")
         _print_code(out, text, name)
+    if example.chip:
+        release += f" (--chip {example.chip})"
     if PurePath(example.path).suffix != ".py":
         release += f" ({example.path})"
     if example.kind == "rewrite":

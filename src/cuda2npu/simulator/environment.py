@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from cuda2npu.releases.chips import SOC_NAMES
 from cuda2npu.simulator import SWITCH, SimulatorError
 
 DEVICES = "CUDA2NPU_SIMULATE_DEVICES"
@@ -16,14 +17,6 @@ MEMORY = "CUDA2NPU_SIMULATE_MEMORY"
 LIBRARIES = "CUDA2NPU_SIMULATE_LIBRARIES"
 
 MOST_DEVICES = 64
-CHIPS = (
-    *(f"Ascend310B{kind}" for kind in "1234"),
-    *(f"Ascend310P{kind}" for kind in "123457"),
-    *(f"Ascend910{kind}" for kind in ("A", "B", "ProA", "ProB", "PremiumA")),
-    *(f"Ascend910B{kind}" for kind in ("1", "2", "2C", "3", "4", "4-1")),
-    *(f"Ascend910_93{kind}" for kind in ("62", "63", "72", "81", "82", "91", "92")),
-)
-"""The names of systems on chip that torch_npu 2.13 knows, without those not yet sold."""
 _SHORT = {"310P": "310P3", "310B": "310B1", "910_93": "910_9391"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -47,10 +40,10 @@ def simulation(
 def _chip(name: str) -> str:
     short = re.sub("(?i)^ascend", "", name.strip())
     short = _SHORT.get(short.upper(), short)
-    for known in CHIPS:
+    for known in SOC_NAMES:
         if known.lower() == f"ascend{short}".lower():
             return known
-    raise SimulatorError(f"torch_npu knows no chip {name!r}; it knows {', '.join(CHIPS)}")
+    raise SimulatorError(f"torch_npu knows no chip {name!r}; it knows {', '.join(SOC_NAMES)}")
 
 
 def _bytes(text: str) -> int:
