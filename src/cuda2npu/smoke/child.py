@@ -144,7 +144,7 @@ def _how_it_ends(spec: Spec) -> dict[str, Any]:
     from cuda2npu.smoke.record import StepsDone
 
     try:
-        _execute(spec)
+        execute(spec)
     except StepsDone:
         raise
     except SystemExit as leave:
@@ -162,7 +162,7 @@ def ended_by(error: BaseException | None) -> dict[str, Any]:
     return {"ended": "error", "error": _error(error)}
 
 
-def _execute(spec: Spec) -> None:
+def execute(spec: Spec) -> None:
     """As ``python SCRIPT`` or ``python -m MODULE`` does."""
     sys.argv = [spec.script, *spec.arguments]
     main = ModuleType("__main__")
