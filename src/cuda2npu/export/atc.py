@@ -33,9 +33,9 @@ _V1 = (
     "force_fp16 force_fp32 cube_fp16in_fp32out allow_fp32_to_fp16 must_keep_origin_dtype "
     "allow_mix_precision allow_mix_precision_fp16 allow_mix_precision_bf16 allow_fp32_to_bf16"
 ).split()
-_WITHOUT_BFLOAT = re.compile(r"Ascend(310P|910(A|B|Pro|Premium)[A-Z]?$)")
-"""Chips before Atlas A2, whose Ascend910B has no number."""
-_WITHOUT_RANGES = re.compile(r"Ascend310B")
+_WITHOUT_BFLOAT = re.compile("Ascend(310P.*|910(A|B|ProA|ProB|PremiumA))")
+"""Chips before Atlas A2, whose names go on behind Ascend910B."""
+_WITHOUT_RANGES = "Ascend310B"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,8 @@ class Build:
         if self.precision and self.precision not in (*_V2, *_V1):
             known = ", ".join(dict.fromkeys([*_V2, *_V1]))
             raise UsageError(f"--precision-mode {self.precision}: is none of {known}")
-        if self.soc and re.search("bf(loat)?16", self.precision):
-            if _WITHOUT_BFLOAT.match(self.soc):
-                raise UsageError(
-                    f"--precision-mode {self.precision}: {self.soc} has no bfloat16"
-                )
+        if re.search("bf(loat)?16", self.precision) and _WITHOUT_BFLOAT.fullmatch(self.soc):
+            raise UsageError(f"--precision-mode {self.precision}: {self.soc} has no bfloat16")
         if self.job not in JOBS:
             raise UsageError(f"--job-type {self.job}: is neither 1 (subgraphs) nor 2 (operators)")
 
@@ -159,7 +156,7 @@ def _check_number(number: int) -> None:
 
 
 def _check_ranges(exported: Exported, build: Build) -> None:
-    if exported.symbols and _WITHOUT_RANGES.match(build.soc):
+    if exported.symbols and build.soc.startswith(_WITHOUT_RANGES):
         example = f"--sizes {exported.symbols[0]}=1,2,4"
         raise UsageError(
             f"{build.soc} takes no ranges of sizes: say which there are, such as {example}"
@@ -168,8 +165,8 @@ def _check_ranges(exported: Exported, build: Build) -> None:
 
 _SCRIPT = """\
 #!/bin/bash
-# Compiles {model} for an Ascend NPU: bash {name}
-# Tunes it there, which takes hours:  bash {name} aoe
+# Compiles the model beside it for an Ascend NPU; with the argument aoe, run on that NPU, tunes it
+# there, which can take hours.
 set -eu
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
 
@@ -196,7 +193,7 @@ case $tool in
     {aoe}
     ;;
   *)
-    echo "usage: bash {name} [atc|aoe]" >&2
+    echo "usage: bash $0 [atc|aoe]" >&2
     exit 2
     ;;
 esac
@@ -204,12 +201,10 @@ esac
 _ASKS = '"--soc_version=${SOC_VERSION:?is not set: such as Ascend910B1, see npu-smi info}"'
 
 
-def script(exported: Exported, build: Build, name: str) -> str:
+def script(exported: Exported, build: Build) -> str:
     """A shell script that runs either command beside the model."""
     asked = [] if build.soc else [_ASKS]
     return _SCRIPT.format(
-        model=PurePath(exported.file).name,
-        name=shlex.quote(name),
         atc=_lines([*map(_quoted, atc(exported, build)), *asked]),
         aoe=_lines(list(map(_quoted, aoe(exported, build)))),
     )

@@ -6,19 +6,16 @@ before anything but ``sys`` is imported, so that no file of the user's is taken 
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 from typing import Any
 
+from cuda2npu.export.failure import own_lines, told
 from cuda2npu.export.spec import DYNAMO, RESULT, SPEC, Exported, Result, Spec
 from cuda2npu.model import UsageError
 
 BOOTSTRAP = "import sys; sys.path.pop(0); from cuda2npu.export.child import main; main(sys.argv[1])"
-
-_CAUSES = 4
 
 
 def main(folder: str) -> None:
@@ -35,7 +32,7 @@ def main(folder: str) -> None:
         if leave.code not in (None, 0):
             result.error = f"the script ended with code {leave.code}"
     except Exception as error:
-        result.error, result.traceback = _told(error), _own_lines(error)
+        result.error, result.traceback = told(error), own_lines(error)
     torch = sys.modules.get("torch")
     if torch is not None:
         from cuda2npu.smoke.child import environment_of
@@ -107,26 +104,3 @@ def _export(torch: Any, call: Any, path: Path, spec: Spec) -> None:
         verbose=False,
         **options,
     )
-
-
-def _told(error: BaseException) -> str:
-    """The error, and what it comes of, each by its first line."""
-    lines: list[str] = []
-    found: BaseException | None = error
-    while found is not None and len(lines) < _CAUSES:
-        text = str(found).strip().splitlines()
-        lines.append(f"{type(found).__name__}: {text[0] if text else ''}".rstrip(": "))
-        found = found.__cause__ or found.__context__
-    return "\n  because ".join(lines)
-
-
-def _own_lines(error: BaseException) -> str:
-    """The traceback in the user's own files: neither ours nor of installed packages."""
-    ours = str(Path(__file__).parent.parent)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((ours, "<", os.path.dirname(os.__file__)))  # noqa: PTH120
-        and "site-packages" not in frame.filename
-    ]
-    return "".join(traceback.format_list(frames)).rstrip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice, product
 from pathlib import Path
@@ -24,7 +24,7 @@ _TRIES = 27
 """Combinations of second sizes that are tried."""
 
 
-class NotCompared(Exception):
+class NotComparedError(Exception):
     """The file and the module could not be run side by side; the text says why."""
 
 
@@ -112,11 +112,18 @@ def _second(comparison: Comparison, axes: Places, sizes: dict[str, Sizes]) -> li
         for symbol, places in axes.items():
             for key, axis, _ in places:
                 changed[key] = resized(changed[key], axis, table[symbol])
-        by_tensor = {id(tensors[key]): tensor for key, tensor in changed.items()}
-        other = comparison.call.with_tensors(lambda old, new=by_tensor: new.get(id(old), old))
+        other = comparison.call.with_tensors(_instead(tensors, changed))
         with suppress(Exception):  # the module does not take this size: the next one may do
             return comparison.rows(", ".join(f"{k}={v}" for k, v in table.items()), other)
     return []
+
+
+def _instead(
+    old: dict[str, torch.Tensor], new: dict[str, torch.Tensor]
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What puts the tensors of one table in place of those of another."""
+    table = {id(old[name]): tensor for name, tensor in new.items()}
+    return lambda tensor: table.get(id(tensor), tensor)
 
 
 def _others(symbol: str, size: int, sizes: dict[str, Sizes]) -> list[int]:
@@ -136,7 +143,7 @@ def _session(path: Path) -> Any:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
-        raise NotCompared(f"onnxruntime cannot run the file: {reason}") from None
+        raise NotComparedError(f"onnxruntime cannot run the file: {reason}") from None
 
 
 def _bound(inputs: Sequence[str], call: Call, names: Sequence[str]) -> dict[str, str]:
@@ -149,7 +156,7 @@ def _bound(inputs: Sequence[str], call: Call, names: Sequence[str]) -> dict[str,
         return {name: name for name in inputs}
     if len(inputs) == len(keys):
         return dict(zip(inputs, keys, strict=True))
-    raise NotCompared(
+    raise NotComparedError(
         f"the file has the inputs {', '.join(inputs)}, the module was called with "
         f"{', '.join(keys)}: give the exporter input_names"
     )
@@ -160,7 +167,9 @@ def _array(tensor: torch.Tensor) -> Any:
     if host.is_complex():
         host = torch.view_as_real(host.resolve_conj())
     if host.dtype is torch.bfloat16:
-        raise NotCompared("bfloat16 cannot be handed to onnxruntime: export in float32 or float16")
+        raise NotComparedError(
+            "bfloat16 cannot be handed to onnxruntime: export in float32 or float16"
+        )
     return host.contiguous().numpy()
 
 

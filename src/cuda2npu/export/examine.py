@@ -1,4 +1,4 @@
-"""Looks at a model once it is exported, while the module it was made of still stands. Child side."""
+"""Looks at a file once it is exported, while the module still stands. Child side."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from torch.jit import TracerWarning
+import torch
 
 from cuda2npu.export import graph
 from cuda2npu.export.arguments import Call
-from cuda2npu.export.compare import Comparison, NotCompared, cases
+from cuda2npu.export.compare import Comparison, NotComparedError, cases
 from cuda2npu.export.shapes import sizes
 from cuda2npu.export.spec import Exported, Finding, Input, Spec
 from cuda2npu.model import UsageError
 from cuda2npu.smoke.spec import Tolerance
 
 _BRANCHES = 5
+_TRACER: type[Warning] = getattr(torch.jit, "TracerWarning")  # noqa: B009 (it has no stub)
 
 
 def examine(
@@ -34,7 +35,7 @@ def examine(
         comparison = Comparison(path, call, names, Tolerance(spec.cosine, spec.max_abs))
         exported.inputs = _with_examples(exported.inputs, comparison)
         rows, notes = cases(comparison, exported.inputs, sizes(spec.sizes))
-    except (NotCompared, UsageError) as error:
+    except (NotComparedError, UsageError) as error:
         advice = "the file is checked, but not compared with the module"
         exported.findings.append(Finding("not-compared", str(error), advice))
         return
@@ -62,12 +63,12 @@ def branches_noted(exported: Exported) -> Iterator[None]:
         file: io.TextIOBase | None = None,
         line: str | None = None,
     ) -> None:
-        if issubclass(category, TracerWarning):
+        if issubclass(category, _TRACER):
             seen.setdefault(f"{filename}:{lineno}", str(message).split(". ")[0])
         show(message, category, filename, lineno, file, line)  # type: ignore[arg-type]
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", TracerWarning)
+        warnings.simplefilter("always", _TRACER)
         warnings.showwarning = noted  # type: ignore[assignment]
         yield
     places = list(seen.items())[:_BRANCHES]

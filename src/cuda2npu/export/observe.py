@@ -95,14 +95,18 @@ class Observer:
                 path.write_bytes(target.getvalue())
                 self._examine(exported, path, arguments)
         else:
-            exported.notes.append(f"exported to {type(target).__name__}: the file was not looked at")
+            exported.notes.append(
+                f"exported to {type(target).__name__}: the file was not looked at"
+            )
 
     def _examine(self, exported: Exported, path: Path, arguments: Mapping[str, Any]) -> None:
         """What goes wrong here is told in the report: the script goes on as it would alone."""
         try:
             examine(exported, path, _call(arguments), self._spec, arguments["input_names"] or ())
         except Exception as error:
-            text = f"the file could not be compared with the module: {type(error).__name__}: {error}"
+            text = (
+                f"the file could not be compared with the module: {type(error).__name__}: {error}"
+            )
             advice = "see that the module runs on the inputs of the call in eval mode"
             exported.findings.append(Finding("not-compared", text, advice))
 

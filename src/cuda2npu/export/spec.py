@@ -13,6 +13,8 @@ OUTPUT = "output.txt"
 
 DYNAMO, TRACE = "dynamo", "trace"
 """The exporters of torch: by torch.export, and by running the module once (TorchScript)."""
+EXPORTERS = (DYNAMO, TRACE)
+DEVICES = ("cpu", "npu")
 
 OK, DIFFERS = "ok", "differs"
 
@@ -45,8 +47,10 @@ class Spec:
 
     @staticmethod
     def read(path: Path) -> Spec:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return Spec(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for name in ("arguments", "inputs", "dynamic", "sizes"):
+            data[name] = tuple(data[name])
+        return Spec(**data)
 
 
 @dataclass(frozen=True, slots=True)
