@@ -37,9 +37,7 @@ class Call(NamedTuple):
             bound = inspect.signature(self.module.forward).bind(*self.args, **self.kwargs)
         except TypeError as error:
             kind = type(self.module).__name__
-            raise UsageError(
-                f"{kind}.forward cannot be called with these inputs: {error}"
-            ) from None
+            raise UsageError(f"{kind}.forward does not take these inputs: {error}") from None
         return dict(bound.arguments)
 
     def tensors(self) -> dict[str, torch.Tensor]:

@@ -7,7 +7,6 @@ before anything but ``sys`` is imported, so that no file of the user's is taken 
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +70,10 @@ def _callable(spec: Spec, result: Result) -> None:
         call = call.with_tensors(lambda tensor: tensor.to("npu"))
     exported = Exported(str(Path(spec.output).resolve()), spec.exporter)
     path = Path(exported.file)
-    # A folder beside the file: a file of weights is named in the model, and moves with it.
-    with tempfile.TemporaryDirectory(prefix=".cuda2npu-", dir=path.parent) as folder:
-        with branches_noted(exported):
-            _export(torch, call, Path(folder, path.name), spec)
-        for made in sorted(Path(folder).iterdir(), reverse=True):  # the weights first
-            made.replace(path.parent / made.name)
+    with branches_noted(exported):
+        _export(torch, call, Path(spec.staging, path.name), spec)
+    for made in sorted(Path(spec.staging).iterdir(), reverse=True):  # its weights first
+        made.replace(path.parent / made.name)
     result.exports.append(exported)
     examine(exported, path, call, spec)
     if exported.opset != spec.opset:

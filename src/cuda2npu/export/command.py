@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -99,11 +101,13 @@ def check_installed(device: str) -> None:
 def export(request: Request, tell: Tell = lambda _: None) -> Report:
     """Export, compare, write the commands; raises UsageError where that cannot even begin."""
     _check_target(request.spec)
+    if (request.compile or request.tune) and (reason := _cannot_compile(request)):
+        raise UsageError(f"nothing is compiled: {reason}")
     check_installed(request.spec.device)
     report = Report(request.spec.target)
-    with workspace() as folder:
+    with workspace() as folder, _staging(request.spec) as staging:
         variables = _environment(request.spec.device, folder, report)
-        request.spec.write(folder / SPEC)
+        replace(request.spec, staging=staging).write(folder / SPEC)
         tell("exporting and comparing")
         command = [sys.executable, "-c", BOOTSTRAP, str(folder)]
         ended = run_command(command, variables, folder / OUTPUT, request.timeout)
@@ -134,6 +138,19 @@ def _check_target(spec: Spec) -> None:
         raise UsageError(f"--output {spec.output}: there is no folder {folder}")
     if not os.access(folder, os.W_OK):
         raise UsageError(f"--output {spec.output}: {folder} cannot be written to")
+
+
+@contextmanager
+def _staging(spec: Spec) -> Iterator[str]:
+    """A folder beside the file of a callable: a model's weights are moved along with it."""
+    if spec.is_script:
+        yield ""
+        return
+    folder = Path(spec.output).resolve().parent
+    with tempfile.TemporaryDirectory(
+        prefix=".cuda2npu-", dir=folder, ignore_cleanup_errors=True
+    ) as name:
+        yield name
 
 
 def _environment(device: str, folder: Path, report: Report) -> dict[str, str]:
@@ -188,10 +205,10 @@ def _command_lines(exported: Exported, request: Request, report: Report) -> None
 
 def _compile(request: Request, report: Report, folder: Path, tell: Tell) -> None:
     """Run the commands where CANN is there; else say plainly that they were not run."""
-    reason = _why_not(request, report)
+    reason = _cannot_compile(request)
+    if not reason and any(each.differs for each in report.result.exports):
+        reason = "the file computes something else than the module"
     if reason:
-        if request.compile or request.tune:
-            raise UsageError(f"not compiled: {reason}")
         report.notes.append(f"not compiled: {reason}")
         return
     for tool in ("atc", "aoe")[: 2 if request.tune else 1]:
@@ -203,16 +220,13 @@ def _compile(request: Request, report: Report, folder: Path, tell: Tell) -> None
             report.compiled.append(_compiled(tool, Path(model), ended))
 
 
-def _why_not(request: Request, report: Report) -> str:
+def _cannot_compile(request: Request) -> str:
+    """Why not, as far as it can be said before the model is there."""
     if request.compile is False and not request.tune:
         return "--no-compile"
     if shutil.which("atc") is None:
         return "atc of CANN is not on PATH; source its set_env.sh, or run the script where CANN is"
-    if not request.build.soc:
-        return "--soc does not say for which chip"
-    if any(each.differs for each in report.result.exports):
-        return "the file computes something else than the module"
-    return "" if report.scripts else "there is no file"
+    return "" if request.build.soc else "--soc does not say for which chip"
 
 
 def _compiled(tool: str, model: Path, ended: Ended) -> Compiled:

@@ -53,6 +53,11 @@ class Comparison:
         names = [each.name for each in self._session.get_outputs()]
         return [self._row(case, *each) for each in zip(names, expected, found, strict=True)]
 
+    def varies(self) -> bool:
+        """Whether the module draws random numbers in eval mode, too."""
+        one, other = (_outputs(_copy(self.call), seed) for seed in (0, 1))
+        return not all(map(torch.equal, one, other))
+
     def _feed(self, call: Call) -> dict[str, Any]:
         tensors = call.tensors()
         return {name: _array(tensors[key]) for name, key in self.bound.items()}
@@ -72,7 +77,9 @@ def cases(
 ) -> tuple[list[Row], list[str]]:
     """The rows of all cases, and notes on those that the module itself does not take."""
     call, notes = comparison.call, []
-    rows = comparison.rows("example", call.with_tensors(lambda tensor: tensor))
+    rows = comparison.rows("example", _copy(call))
+    if any(row.reasons for row in rows) and comparison.varies():
+        notes.append("the module computes something else each time it is called")
     try:
         rows += comparison.rows("other values", call.with_tensors(other_values))
     except Exception as error:
@@ -173,9 +180,14 @@ def _array(tensor: torch.Tensor) -> Any:
     return host.contiguous().numpy()
 
 
-def _outputs(call: Call) -> list[torch.Tensor]:
-    """What the module computes in eval mode; it is left as it was."""
+def _copy(call: Call) -> Call:
+    return call.with_tensors(lambda tensor: tensor)
+
+
+def _outputs(call: Call, seed: int = 0) -> list[torch.Tensor]:
+    """What the module computes in eval mode; it is left as it was, the random numbers too."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]), _evaluating(call.module):
+        torch.manual_seed(seed)
         result = call.module(*call.args, **call.kwargs)
     return [tensor for _, tensor in flatten(result)]
 

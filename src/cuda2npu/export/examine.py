@@ -14,6 +14,7 @@ import torch
 from cuda2npu.export import graph
 from cuda2npu.export.arguments import Call
 from cuda2npu.export.compare import Comparison, NotComparedError, cases
+from cuda2npu.export.failure import is_own
 from cuda2npu.export.shapes import sizes
 from cuda2npu.export.spec import Exported, Finding, Input, Spec
 from cuda2npu.model import UsageError
@@ -63,7 +64,7 @@ def branches_noted(exported: Exported) -> Iterator[None]:
         file: io.TextIOBase | None = None,
         line: str | None = None,
     ) -> None:
-        if issubclass(category, _TRACER):
+        if issubclass(category, _TRACER) and is_own(filename):
             seen.setdefault(f"{filename}:{lineno}", str(message).split(". ")[0])
         show(message, category, filename, lineno, file, line)  # type: ignore[arg-type]
 

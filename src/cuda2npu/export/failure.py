@@ -10,7 +10,8 @@ from pathlib import Path
 _CAUSES = 4
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE = re.compile(r'^ *File "([^"]+)", line \d+.*\n(?:    .*\n?)?', re.MULTILINE)
-"""Where a message of torch.export names a line of the module."""
+"""A line of code, in a traceback or in the message of an error of torch.export."""
+_NO_CANN = "libhccl.so"
 _ADVICE = {
     "GuardOnDataDependentSymNode": "a branch in Python depends on the values of a tensor: compute "
     "both ways with torch.where, or use torch.cond. --exporter trace would keep the one way that "
@@ -34,7 +35,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 def told(error: BaseException) -> str:
     """The errors, each by its first line, and what to do where that is known."""
     lines = [_first_line(each) for each in _chain(error)]
-    advice = (_ADVICE.get(type(each).__name__, "") for each in _chain(error))
+    advice = [_ADVICE.get(type(each).__name__, "") for each in _chain(error)]
+    if any(_NO_CANN in line for line in lines):
+        advice.append("torch_npu cannot be loaded without CANN: --device npu simulates an NPU here")
     return "\n  ".join([*dict.fromkeys(lines), *filter(None, advice)])
 
 
@@ -46,17 +49,14 @@ def _first_line(error: BaseException) -> str:
 def own_lines(error: BaseException) -> str:
     """The traceback in the user's own files: neither ours nor of installed packages."""
     frames = traceback.format_list(traceback.extract_tb(error.__traceback__))
-    named = (match[0] for each in _chain(error) for match in _PLACE.finditer(str(each)))
-    found = dict.fromkeys(text.rstrip() for text in (*frames, *named) if _is_own(text))
-    return "\n".join(found)
+    texts = [*frames, *map(str, _chain(error))]
+    places = (match for text in texts for match in _PLACE.finditer(text))
+    return "\n".join(dict.fromkeys(place[0].rstrip() for place in places if is_own(place[1])))
 
 
-def _is_own(text: str) -> bool:
-    match = _PLACE.match(text)
-    if match is None or match[1].startswith("<"):
-        return False
-    package = Path(__file__).parent.parent
-    path = Path(match[1])
-    packaged = {"site-packages", "dist-packages"} & set(path.parts)
-    standard = Path(traceback.__file__).parent
-    return not (packaged or path.is_relative_to(package) or path.is_relative_to(standard))
+def is_own(file: str) -> bool:
+    """Whether a file is the user's: neither ours, nor of an installed package, nor of Python."""
+    path = Path(file)
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    folders = Path(__file__).parent.parent, Path(traceback.__file__).parent
+    return not (file.startswith("<") or installed or any(map(path.is_relative_to, folders)))

@@ -28,6 +28,8 @@ class Spec:
     arguments: tuple[str, ...] = ()
     output: str = ""
     """The file of a callable's model; a script names its own."""
+    staging: str = ""
+    """A folder beside it, in which the model is written before it takes its place."""
     device: str = "cpu"
     inputs: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = ()
