@@ -101,4 +101,4 @@ def test_a_file_that_is_wrong(tmp_path: Path) -> None:
 def test_the_operators_are_those_of_onnx() -> None:
     known = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
     assert known >= SUPPORTED
-    assert len(SUPPORTED) > 160
+    assert {"Conv", "ArgMax", "LayerNormalization", "LogSoftmax"} <= SUPPORTED

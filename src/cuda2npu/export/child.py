@@ -13,6 +13,7 @@ from typing import Any
 from cuda2npu.export.failure import own_lines, told
 from cuda2npu.export.spec import DYNAMO, RESULT, SPEC, Exported, Result, Spec
 from cuda2npu.model import UsageError
+from cuda2npu.smoke.child import environment_of, execute, hide
 
 BOOTSTRAP = "import sys; sys.path.pop(0); from cuda2npu.export.child import main; main(sys.argv[1])"
 
@@ -20,6 +21,8 @@ BOOTSTRAP = "import sys; sys.path.pop(0); from cuda2npu.export.child import main
 def main(folder: str) -> None:
     spec = Spec.read(Path(folder, SPEC))
     result = Result()
+    if spec.without_npu:
+        hide("torch_npu")
     try:
         if spec.is_script:
             _script(spec, result)
@@ -34,8 +37,6 @@ def main(folder: str) -> None:
         result.error, result.traceback = told(error), own_lines(error)
     torch = sys.modules.get("torch")
     if torch is not None:
-        from cuda2npu.smoke.child import environment_of
-
         result.environment = environment_of(torch)
     result.write(Path(folder, RESULT))
     sys.stdout.flush()
@@ -44,7 +45,6 @@ def main(folder: str) -> None:
 
 def _script(spec: Spec, result: Result) -> None:
     from cuda2npu.export.observe import Observer
-    from cuda2npu.smoke.child import execute
     from cuda2npu.smoke.spec import Spec as Run
 
     observer = Observer(spec, result)

@@ -35,6 +35,7 @@ _PACKAGES = ("torch", "numpy", "onnx", "onnxscript", "onnxruntime")
 _TAIL = 15
 """Lines of what a command printed that are shown when it fails."""
 _NARROWEST = 80
+_AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
 Tell = Callable[[str], None]
 
@@ -107,7 +108,8 @@ def export(request: Request, tell: Tell = lambda _: None) -> Report:
     report = Report(request.spec.target)
     with workspace() as folder, _staging(request.spec) as staging:
         variables = _environment(request.spec.device, folder, report)
-        replace(request.spec, staging=staging).write(folder / SPEC)
+        hidden = variables.get(_AUTOLOAD) == "0"
+        replace(request.spec, staging=staging, without_npu=hidden).write(folder / SPEC)
         tell("exporting and comparing")
         command = [sys.executable, "-c", BOOTSTRAP, str(folder)]
         ended = run_command(command, variables, folder / OUTPUT, request.timeout)
@@ -162,7 +164,7 @@ def _environment(device: str, folder: Path, report: Report) -> dict[str, str]:
         return {**found, **machine.environment}
     if not npu.has_npu() and not os.environ.get(SWITCH):
         # torch_npu cannot be loaded here, and torch would load it by itself.
-        found["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+        found[_AUTOLOAD] = "0"
     return found
 
 

@@ -11,7 +11,7 @@ _CAUSES = 4
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE = re.compile(r'^ *File "([^"]+)", line \d+.*\n(?:    .*\n?)?', re.MULTILINE)
 """A line of code, in a traceback or in the message of an error of torch.export."""
-_NO_CANN = "libhccl.so"
+_HIDDEN = "import of torch_npu halted"
 _ADVICE = {
     "GuardOnDataDependentSymNode": "a branch in Python depends on the values of a tensor: compute "
     "both ways with torch.where, or use torch.cond. --exporter trace would keep the one way that "
@@ -36,7 +36,7 @@ def told(error: BaseException) -> str:
     """The errors, each by its first line, and what to do where that is known."""
     lines = [_first_line(each) for each in _chain(error)]
     advice = [_ADVICE.get(type(each).__name__, "") for each in _chain(error)]
-    if any(_NO_CANN in line for line in lines):
+    if any(_HIDDEN in line for line in lines):
         advice.append("torch_npu cannot be loaded without CANN: --device npu simulates an NPU here")
     return "\n  ".join([*dict.fromkeys(lines), *filter(None, advice)])
 

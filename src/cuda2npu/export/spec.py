@@ -31,6 +31,8 @@ class Spec:
     staging: str = ""
     """A folder beside it, in which the model is written before it takes its place."""
     device: str = "cpu"
+    without_npu: bool = False
+    """Whether torch_npu cannot be loaded here: libraries that look for it find none."""
     inputs: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
