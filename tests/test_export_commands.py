@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from consoles import run, steps
+from needs import needs
 
 from cuda2npu.export.atc import Build, aoe, atc, om_name, script
 from cuda2npu.export.shapes import Axis, Drawn, Sizes, axis, drawn, sizes
@@ -171,3 +176,18 @@ def test_what_cannot_be_read_is_named(parse: object, text: str, message: str) ->
     with pytest.raises(UsageError, match=message) as error:
         parse(text)  # type: ignore[operator]
     assert text in str(error.value)
+
+
+@needs("torch", "onnx", "onnxscript", "onnxruntime")
+def test_the_page_says_what_is_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "export.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "model.py").write_text(source)
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "cuda2npu"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cuda2npu "$@"\n')
+    program.chmod(0o755)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
+    any_error = re.sub(r"\d\.\d\de-\d\d", "…", page)
+    assert list(run(steps(any_error), tmp_path, environment)) == []

@@ -13,6 +13,7 @@ from cuda2npu.report import Output
 from cuda2npu.smoke.cli import Arguments, Cosine, MaxAbs, Seed, Timeout
 
 if TYPE_CHECKING:
+    from cuda2npu.export.atc import Build
     from cuda2npu.export.spec import Spec
 
 ERROR = 2
@@ -86,8 +87,6 @@ def export(
 
     Exit 0: good, 1: differs or findings, 2: could not run.
     """
-    from cuda2npu.export import shapes
-    from cuda2npu.export.atc import Build
     from cuda2npu.export.command import Request, run_export
     from cuda2npu.export.spec import Spec
 
@@ -106,16 +105,17 @@ def export(
         max_abs=max_abs,
     )
     try:
-        _check(spec)
-        build = Build(_chip(soc), precision, shapes.sizes(spec.sizes), job_type)
+        build = _build(spec, soc, precision, job_type)
     except UsageError as error:
         Output(sys.stderr).write(f"error: {error}\n")
         raise typer.Exit(ERROR) from None
     raise typer.Exit(run_export(Request(spec, build, timeout, compile, tune), as_json))
 
 
-def _check(spec: Spec) -> None:
+def _build(spec: Spec, soc: str | None, precision: str, job: int) -> Build:
+    """How to compile; raises UsageError for whatever cannot be meant, before anything runs."""
     from cuda2npu.export import shapes
+    from cuda2npu.export.atc import Build
     from cuda2npu.export.spec import DEVICES, EXPORTERS
 
     if spec.device not in DEVICES:
@@ -131,6 +131,7 @@ def _check(spec: Spec) -> None:
         shapes.drawn(text)
     for text in spec.dynamic:
         shapes.axis(text)
+    return Build(_chip(soc), precision, shapes.sizes(spec.sizes), job)
 
 
 def _chip(name: str | None) -> str:
