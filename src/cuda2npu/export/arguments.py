@@ -32,9 +32,16 @@ class Call(NamedTuple):
         return Call(self.module, args, kwargs)
 
     def parameters(self) -> dict[str, Any]:
-        """The arguments by the names of the parameters, in the order of the signature."""
+        """The arguments by the names of the parameters, in the order of the signature.
+
+        A module that torch.jit.trace made has no names: the arguments are numbered.
+        """
         try:
-            bound = inspect.signature(self.module.forward).bind(*self.args, **self.kwargs)
+            signature = inspect.signature(self.module.forward)
+        except ValueError:
+            return {**{f"input_{n}": each for n, each in enumerate(self.args)}, **self.kwargs}
+        try:
+            bound = signature.bind(*self.args, **self.kwargs)
         except TypeError as error:
             kind = type(self.module).__name__
             raise UsageError(f"{kind}.forward does not take these inputs: {error}") from None

@@ -20,6 +20,8 @@ from cuda2npu.smoke.spec import Tolerance
 
 _EPSILON = 2.0**-16
 """The rounding of float32 that a deep network gathers."""
+_TYPES = {"float32": "float", "float64": "double"}
+"""Types that onnxruntime calls otherwise than torch."""
 _TRIES = 27
 """Combinations of second sizes that are tried."""
 
@@ -36,7 +38,7 @@ class Comparison:
         self.call = call
         self._tolerance = tolerance
         self._session = _session(path)
-        self.bound = _bound([each.name for each in self._session.get_inputs()], call, names)
+        self.bound = _bound(self._session.get_inputs(), call.tensors(), names)
         """The name of the argument that each input of the graph is fed with."""
 
     def rows(self, case: str, call: Call) -> list[Row]:
@@ -153,20 +155,29 @@ def _session(path: Path) -> Any:
         raise NotComparedError(f"onnxruntime cannot run the file: {reason}") from None
 
 
-def _bound(inputs: Sequence[str], call: Call, names: Sequence[str]) -> dict[str, str]:
+def _bound(
+    given: Sequence[Any], tensors: dict[str, torch.Tensor], names: Sequence[str]
+) -> dict[str, str]:
     """Inputs of the graph with arguments: by the names given, the parameters', or the order."""
-    keys = list(call.tensors())
+    inputs, keys = [each.name for each in given], list(tensors)
     if names and set(inputs) <= set(names[: len(keys)]):
         table = dict(zip(names, keys, strict=False))
+    elif set(inputs) <= set(keys):
+        table = {name: name for name in inputs}
+    else:
+        table = dict(zip(inputs, keys, strict=False)) if len(inputs) == len(keys) else {}
+    if all(each.name in table and _fits(each, tensors[table[each.name]]) for each in given):
         return {name: table[name] for name in inputs}
-    if set(inputs) <= set(keys):
-        return {name: name for name in inputs}
-    if len(inputs) == len(keys):
-        return dict(zip(inputs, keys, strict=True))
     raise NotComparedError(
-        f"the file has the inputs {', '.join(inputs)}, the module was called with "
-        f"{', '.join(keys)}: give the exporter input_names"
+        f"the file has the inputs {', '.join(inputs)}, which are not the tensors that the module "
+        f"was called with, {', '.join(keys)}: give the exporter input_names, and tensors alone"
     )
+
+
+def _fits(given: Any, tensor: torch.Tensor) -> bool:
+    """Whether an input of onnxruntime is of the type and rank of a tensor."""
+    kind = str(tensor.dtype).removeprefix("torch.")
+    return given.type == f"tensor({_TYPES.get(kind, kind)})" and len(given.shape) == tensor.dim()
 
 
 def _array(tensor: torch.Tensor) -> Any:

@@ -84,6 +84,6 @@ def call_arguments(
     if isinstance(inputs, Mapping):
         return (), {**inputs, **(kwargs or {})}
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    if kwargs is None and args and isinstance(args[-1], Mapping):
+    if not kwargs and args and isinstance(args[-1], Mapping):
         return args[:-1], dict(args[-1])
     return args, dict(kwargs or {})
