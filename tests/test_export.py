@@ -88,6 +88,18 @@ torch.onnx.export(
     Baked(), (torch.randn(2, 3, 4),), "baked.onnx", input_names=["x"],
     dynamic_axes={"x": {0: "n"}}, dynamo=False, opset_version=13,
 )
+export(torch.jit.trace(net, image), (image,), "jit.onnx", opset_version=13, dynamo=False)
+
+class Times(torch.nn.Module):
+    def forward(self, x, unused, times=3):
+        return x * times
+
+arguments = torch.ones(2), torch.ones(3)
+export(Times(), (*arguments, 2), "number.onnx", opset_version=13, dynamo=False)
+export(
+    Times(), (*arguments, {"times": torch.ones(2)}), "last.onnx", opset_version=13, dynamo=False,
+    input_names=["a", "b", "c"],
+)
 memory = io.BytesIO()
 with warnings.catch_warnings():
     warnings.simplefilter("error", UserWarning)
@@ -179,6 +191,15 @@ def test_an_export_to_memory(script: dict[str, Any]) -> None:
     assert statuses(memory) == {"example": "ok", "other values": "ok"}
     assert memory["script"] is None
     assert [each["name"] for each in memory["findings"]] == ["export-type"]
+
+
+def test_modules_and_arguments_of_all_kinds(script: dict[str, Any]) -> None:
+    for name in ("jit.onnx", "last.onnx"):
+        assert statuses(script[name]) == {"example": "ok", "other values": "ok"}
+        assert not script[name]["findings"]
+    (finding,) = script["number.onnx"]["findings"]
+    assert finding["name"] == "not-compared"
+    assert "give the exporter input_names" in finding["message"]
 
 
 def test_a_callable_with_two_dynamic_axes(folder: Path) -> None:
