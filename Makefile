@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml Makefile
 		|| { echo "Python 3.10 or newer is needed: make PYTHON=python3.12 …" >&2; exit 1; }
 	@echo "Setting up $(VENV) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,smoke,transformers]' \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,smoke,transformers,export]' \
 		|| { echo "torch and torch-npu 2.13 could not be installed: they need Linux, Python 3.10 to 3.13 and 2 GB" >&2; \
 			echo "of disk. Rewriting alone needs neither: $(PYTHON) -m pip install ." >&2; exit 1; }
 	@touch $@

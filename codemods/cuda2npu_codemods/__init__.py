@@ -99,6 +99,7 @@ PACK = Pack(
         "cuda2npu_codemods.random_states",
         "cuda2npu_codemods.type_names",
         "cuda2npu_codemods.onnx_runtime",
+        "cuda2npu_codemods.onnx_export",
         "cuda2npu_codemods.project_values",
         "cuda2npu_codemods.third_party",
         "cuda2npu_codemods.frameworks",

@@ -151,6 +151,9 @@ MOCK_WORDS = ("torch.cuda",)
 METHOD_WORDS = ("Tensor.cuda", "Module.cuda")
 FORK_WORDS = ("fork_rng",)
 ONNX_WORDS = ("bind_input", "bind_output", "bind_ortvalue", "ortvalue_from_")
+EXPORT_WORDS = ("onnx.export(", "onnx.utils.export(")
+OPSET_WORDS = ("opset_version",)
+ATEN_WORDS = ("ONNX_ATEN", "ONNX_FALLTHROUGH")
 GETATTR_WORDS = ('"cuda"', "'cuda'")
 
 NPU_WORDS = ("torch_npu", "torch.npu", ".npu.")
@@ -195,6 +198,9 @@ WORDS: tuple[str, ...] = tuple(
             *MOCK_WORDS,
             *FORK_WORDS,
             *ONNX_WORDS,
+            *EXPORT_WORDS,
+            *OPSET_WORDS,
+            *ATEN_WORDS,
             *NPU_WORDS,
             *JIT_WORDS,
             *SCRIPT_WORDS,

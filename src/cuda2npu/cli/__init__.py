@@ -10,6 +10,7 @@ from cuda2npu import __version__
 from cuda2npu.cli.convert import check, rewrite
 from cuda2npu.cli.others import rules, simulate
 from cuda2npu.doctor.cli import register as register_doctor
+from cuda2npu.export.cli import register as register_export
 from cuda2npu.smoke.cli import register as register_smoke
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ app.command(context_settings={"ignore_unknown_options": True, "allow_intersperse
 )
 register_smoke(app)
 register_doctor(app)
+register_export(app)
 
 
 def main() -> None:

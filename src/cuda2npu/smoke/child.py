@@ -37,7 +37,7 @@ def main(spec_path: str) -> None:
     spec = Spec.read(Path(spec_path))
     faulthandler.enable()
     if spec.cuda_on_cpu:
-        _hide("torch_npu")
+        hide("torch_npu")
     import torch
 
     recorder = instrument(torch, spec, Path(spec.folder))
@@ -59,7 +59,7 @@ def instrument(torch: Any, spec: Spec, folder: Path) -> Recorder:
     if spec.cuda_on_cpu:
         from cuda2npu.smoke.cuda_on_cpu import activate
 
-        _hide("torch_npu")
+        hide("torch_npu")
         placement = activate(spec.devices)
     recorder = Recorder(spec, placement, folder)
     recorder.install()
@@ -105,7 +105,7 @@ def watch_forks(recorder: Recorder, spec: Spec) -> None:
         os.register_at_fork(after_in_child=lambda: forked(recorder, spec))
 
 
-def _hide(package: str) -> None:
+def hide(package: str) -> None:
     """Libraries that look for an NPU package find none in the reference, as on a CUDA machine."""
     modules: dict[str, Any] = sys.modules
     modules.setdefault(package, None)
@@ -144,7 +144,7 @@ def _how_it_ends(spec: Spec) -> dict[str, Any]:
     from cuda2npu.smoke.record import StepsDone
 
     try:
-        _execute(spec)
+        execute(spec)
     except StepsDone:
         raise
     except SystemExit as leave:
@@ -162,7 +162,7 @@ def ended_by(error: BaseException | None) -> dict[str, Any]:
     return {"ended": "error", "error": _error(error)}
 
 
-def _execute(spec: Spec) -> None:
+def execute(spec: Spec) -> None:
     """As ``python SCRIPT`` or ``python -m MODULE`` does."""
     sys.argv = [spec.script, *spec.arguments]
     main = ModuleType("__main__")

@@ -69,23 +69,47 @@ class _Child(NamedTuple):
 
 @contextmanager
 def _started(spec: Spec, extra: Mapping[str, str]) -> Iterator[_Child]:
-    """The child; at the end, however it comes, no process of its group is left."""
     folder = Path(spec.folder)
     spec.write(folder / SPEC)
-    with (folder / OUTPUT).open("wb") as stream:
+    command = [sys.executable, "-c", BOOTSTRAP, str(folder / SPEC)]
+    variables = environment(extra, folder, spec.device != "npu")
+    with _own_group(command, variables, folder / OUTPUT) as process:
+        yield _Child(process, folder)
+
+
+@contextmanager
+def _own_group(
+    command: Sequence[str], environment: Mapping[str, str], output: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The process; at the end, however it comes, none of its group is left."""
+    with output.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-c", BOOTSTRAP, str(folder / SPEC)],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env=environment(extra, folder, spec.device != "npu"),
+            env=environment,
             start_new_session=True,
         )
         try:
-            yield _Child(process, folder)
+            yield process
         finally:
             _signal_group(process, signal.SIGKILL)
             process.wait()
+
+
+def run_command(
+    command: Sequence[str], environment: Mapping[str, str], output: Path, timeout: float
+) -> Ended:
+    """Run any command, its output in a file; what is left of it when the time is up is killed."""
+    began = time.monotonic()
+    timed_out = False
+    with signals_stop(), _own_group(command, environment, output) as process:
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+    return Ended(process.returncode, timed_out, time.monotonic() - began, _tail(output))
 
 
 def environment(extra: Mapping[str, str], folder: Path, hidden: bool) -> dict[str, str]:

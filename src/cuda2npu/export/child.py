@@ -1,0 +1,103 @@
+"""The process that exports: user code runs here, and nowhere else.
+
+Started as ``python -c BOOTSTRAP FOLDER``: the bootstrap takes the working folder off ``sys.path``
+before anything but ``sys`` is imported, so that no file of the user's is taken for a module.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from cuda2npu.export.failure import own_lines, told
+from cuda2npu.export.spec import DYNAMO, RESULT, SPEC, Exported, Result, Spec
+from cuda2npu.model import UsageError
+from cuda2npu.smoke.child import environment_of, execute, hide
+
+BOOTSTRAP = "import sys; sys.path.pop(0); from cuda2npu.export.child import main; main(sys.argv[1])"
+
+
+def main(folder: str) -> None:
+    spec = Spec.read(Path(folder, SPEC))
+    result = Result()
+    if spec.without_npu:
+        hide("torch_npu")
+    try:
+        if spec.is_script:
+            _script(spec, result)
+        else:
+            _callable(spec, result)
+    except UsageError as error:
+        result.error = str(error)
+    except SystemExit as leave:
+        if leave.code not in (None, 0):
+            result.error = f"the script ended with code {leave.code}"
+    except Exception as error:
+        result.error, result.traceback = told(error), own_lines(error)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        result.environment = environment_of(torch)
+    result.write(Path(folder, RESULT))
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _script(spec: Spec, result: Result) -> None:
+    from cuda2npu.export.observe import Observer
+    from cuda2npu.smoke.spec import Spec as Run
+
+    observer = Observer(spec, result)
+    observer.install()
+    script = str(Path(spec.target).resolve())
+    try:
+        execute(Run(script, spec.arguments, folder="", device=spec.device))
+    finally:
+        observer.finish()
+
+
+def _callable(spec: Spec, result: Result) -> None:
+    import torch
+
+    from cuda2npu.export.examine import branches_noted, examine
+    from cuda2npu.export.target import load
+
+    torch.manual_seed(spec.seed)
+    call = load(spec)
+    call.module.eval()
+    if spec.device == "npu":
+        call.module.to("npu")
+        call = call.with_tensors(lambda tensor: tensor.to("npu"))
+    exported = Exported(str(Path(spec.output).resolve()), spec.exporter)
+    path = Path(exported.file)
+    with branches_noted(exported):
+        _export(torch, call, Path(spec.staging, path.name), spec)
+    for made in sorted(Path(spec.staging).iterdir(), reverse=True):  # its weights first
+        made.replace(path.parent / made.name)
+    result.exports.append(exported)
+    examine(exported, path, call, spec)
+    if exported.opset != spec.opset:
+        exported.notes.append(f"the exporter wrote opset {exported.opset}, not {spec.opset}")
+
+
+def _export(torch: Any, call: Any, path: Path, spec: Spec) -> None:
+    from cuda2npu.export.arguments import dynamic_axes, dynamic_shapes
+    from cuda2npu.export.shapes import axis
+
+    tensors = call.tensors()
+    axes = dynamic_axes(tensors, [axis(text) for text in spec.dynamic])
+    options = (
+        {"dynamo": True, "dynamic_shapes": dynamic_shapes(call, axes)}
+        if spec.exporter == DYNAMO
+        else {"dynamo": False, "dynamic_axes": axes}
+    )
+    torch.onnx.export(
+        call.module,
+        call.args,
+        str(path),
+        kwargs=call.kwargs,
+        input_names=list(tensors),
+        opset_version=spec.opset,
+        verbose=False,
+        **options,
+    )

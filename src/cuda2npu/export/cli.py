@@ -1,0 +1,149 @@
+"""The options of ``export``. Read at every start, so it imports nothing heavy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuda2npu.model import UsageError
+from cuda2npu.report import Output
+from cuda2npu.smoke.cli import Arguments, Cosine, MaxAbs, Seed, Timeout
+
+if TYPE_CHECKING:
+    from cuda2npu.export.atc import Build
+    from cuda2npu.export.spec import Spec
+
+ERROR = 2
+_FILE = "model.onnx"
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="module:callable or file.py:callable that gives (module, inputs), or a script.",
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SHAPE", help="1x3x224x224:float32, ids=1x16:int64:30522; repeated."),
+]
+Dynamic = Annotated[
+    list[str] | None,
+    typer.Option(metavar="AXIS", help="x:0=batch; batch is the first axis of every input."),
+]
+SizesOf = Annotated[
+    list[str] | None,
+    typer.Option("--sizes", metavar="LIST", help="Of a dynamic axis: batch=1,2,4 or batch=1~16."),
+]
+Opset = Annotated[int, typer.Option(metavar="N", min=7, help="Of the file; ATC knows 8 to 18.")]
+Exporter = Annotated[
+    str, typer.Option(metavar="NAME", help="dynamo (torch.export) or trace (TorchScript).")
+]
+File = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE.onnx", help=f"Of a callable; {_FILE}."),
+]
+Device = Annotated[str, typer.Option(metavar="NAME", help="cpu; or npu, which never falls back.")]
+Soc = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The chip to compile for, such as Ascend910B1.")
+]
+Precision = Annotated[
+    str, typer.Option("--precision-mode", metavar="MODE", help="Of atc: fp16, origin, …")
+]
+JobType = Annotated[int, typer.Option(metavar="N", help="aoe tunes 1 subgraphs, 2 operators.")]
+Compile = Annotated[
+    bool | None,
+    typer.Option("--compile/--no-compile", help="Run atc; by default where it is found."),
+]
+Tune = Annotated[bool, typer.Option("--tune", help="Run aoe as well, on the NPU of this machine.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+
+
+def export(
+    target: Target,
+    arguments: Arguments = None,
+    inputs: Inputs = None,
+    dynamic: Dynamic = None,
+    sizes: SizesOf = None,
+    opset: Opset = 18,
+    exporter: Exporter = "dynamo",
+    output: File = None,
+    device: Device = "cpu",
+    soc: Soc = None,
+    precision: Precision = "",
+    job_type: JobType = 2,
+    compile: Compile = None,
+    tune: Tune = False,
+    cosine: Cosine = 0.9999,
+    max_abs: MaxAbs = 1e-3,
+    timeout: Timeout = 600.0,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Export a module to ONNX, compare the file with it, and write the commands for atc and aoe.
+
+    Exit 0: good, 1: differs or findings, 2: could not run.
+    """
+    from cuda2npu.export.command import Request, run_export
+    from cuda2npu.export.spec import Spec
+
+    spec = Spec(
+        target,
+        tuple(arguments or ()),
+        str(output or ("" if ":" not in target else _FILE)),
+        device=device,
+        inputs=tuple(inputs or ()),
+        dynamic=tuple(dynamic or ()),
+        sizes=tuple(sizes or ()),
+        opset=opset,
+        exporter=exporter,
+        seed=seed,
+        cosine=cosine,
+        max_abs=max_abs,
+    )
+    try:
+        build = _build(spec, soc, precision, job_type)
+    except UsageError as error:
+        Output(sys.stderr).write(f"error: {error}\n")
+        raise typer.Exit(ERROR) from None
+    raise typer.Exit(run_export(Request(spec, build, timeout, compile, tune), as_json))
+
+
+def _build(spec: Spec, soc: str | None, precision: str, job: int) -> Build:
+    """How to compile; raises UsageError for whatever cannot be meant, before anything runs."""
+    from cuda2npu.export import shapes
+    from cuda2npu.export.atc import Build
+    from cuda2npu.export.spec import DEVICES, EXPORTERS
+
+    if spec.device not in DEVICES:
+        raise UsageError(f"--device {spec.device}: is neither {' nor '.join(DEVICES)}")
+    if spec.exporter not in EXPORTERS:
+        raise UsageError(f"--exporter {spec.exporter}: is neither {' nor '.join(EXPORTERS)}")
+    if spec.is_script and (spec.inputs or spec.dynamic):
+        raise UsageError(
+            f"{spec.target}: is a script, whose own calls say the inputs and dynamic axes; "
+            "--inputs and --dynamic are for module:callable"
+        )
+    for text in spec.inputs:
+        shapes.drawn(text)
+    for text in spec.dynamic:
+        shapes.axis(text)
+    return Build(_chip(soc), precision, shapes.sizes(spec.sizes), job)
+
+
+def _chip(name: str | None) -> str:
+    from cuda2npu.simulator import SimulatorError
+    from cuda2npu.simulator.environment import simulation
+
+    try:
+        return "" if name is None else simulation(chip=name).chip
+    except SimulatorError as error:
+        raise UsageError(f"--soc {name}: {error}") from None
+
+
+def register(app: typer.Typer) -> None:
+    """Give the command to the application."""
+    app.command()(export)
