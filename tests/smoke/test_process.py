@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from needs import needs
 
-from cuda2npu.smoke import process
+from cuda2npu.running import process
+from cuda2npu.running.process import RECORD
 from cuda2npu.smoke.failure import failure
 from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.process import run_child
-from cuda2npu.smoke.spec import RECORD, Spec
+from cuda2npu.smoke.spec import Spec
 
 CALLS = 200
 

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from cuda2npu.export.shapes import Axis, Drawn
 from cuda2npu.model import UsageError
-from cuda2npu.smoke.leaves import flatten
+from cuda2npu.running.tensors import flatten
 
 
 class Call(NamedTuple):
