@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cuda2npu.benchmark.result import Result, memory_name, varying
+from cuda2npu.benchmark.result import Result, memory_name
 
 
 class Ratio(NamedTuple):
@@ -16,8 +16,8 @@ class Ratio(NamedTuple):
     a: float
     b: float
     unit: str
-    more: tuple[str, str]
-    """The words for what B does when its figure is the larger one, and when it is the smaller."""
+    words: str
+    """What the one with the larger figure does so many times as the other."""
 
     @property
     def value(self) -> float | None:
@@ -28,20 +28,19 @@ class Ratio(NamedTuple):
         return self.a / self.b if self.b else None
 
     def in_words(self) -> str:
-        """The same both ways round."""
-        value, inverse = self.value, self.inverse
-        if value is None or inverse is None:
+        """The same whichever way round it is divided."""
+        if self.value is None or self.inverse is None:
             return "no ratio: one of them is 0"
-        word = self.more[0] if value >= 1 else self.more[1]
-        times = max(value, inverse)
-        if f"{times:.2f}" == "1.00":
+        times = f"{max(self.value, self.inverse):.2f}"
+        if times == "1.00":
             return "the same"
-        return f"B {word.format(times=f'{times:.2f}')}"
+        larger, smaller = ("B", "A") if self.b > self.a else ("A", "B")
+        return f"{larger} {self.words.format(times)} {smaller}"
 
 
-_TIME = ("takes {times} times as long as A", "is {times} times as fast as A")
-_SPEED = ("does {times} times as much as A", "does 1/{times} of what A does")
-_SPACE = ("takes {times} times as much as A", "takes 1/{times} of what A does")
+_TIME = "takes {} times as long as"
+_SPEED = "does {} times as much as"
+_SPACE = "takes {} times as much as"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +126,7 @@ def _warnings(a: Result, b: Result) -> Iterator[str]:
         if mine != other:
             yield f"different {name}: {mine or 'none'} in A, {other or 'none'} in B"
     for letter, result in (("A", a), ("B", b)):
-        for word in result.warnings:
-            if not varying(result.shapes, result.unit) or word not in varying(
-                result.shapes, result.unit
-            ):
-                yield f"{letter}: {word}"
-            elif letter == "A":
-                yield f"both: {word}"
+        yield from (f"{letter}: {word}" for word in result.warnings)
 
 
 _VERSIONS = ("python", "torch")

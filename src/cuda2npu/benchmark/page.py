@@ -17,15 +17,16 @@ from cuda2npu.report.charts import Bar, Curve, bar_chart, line_chart
 from cuda2npu.report.html import END, escape, head, table
 
 _STYLE = """
-rect.a{fill:#1565c0}rect.b{fill:#ef6c00}
-.warning{color:#b26a00}.scroll{overflow-x:auto}.scroll td,.scroll th{white-space:nowrap}
+h1{font-size:1.45rem}h2{font-size:1.1rem}
+rect.a{fill:#1e88e5}rect.b{fill:#ef6c00}
+.warning{color:#b26a00;padding-left:1.1rem}td+td{overflow-wrap:anywhere}
+.scroll{overflow-x:auto}.scroll td,.scroll th{white-space:nowrap}
 .ratios{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(15rem,100%),1fr));gap:.8rem;
 padding:0;list-style:none}
 .ratios li{border:1px solid #8884;border-radius:.4rem;padding:.5rem .8rem}
 .ratios b{display:block;font-size:1.6rem;font-variant-numeric:tabular-nums}
-h1 code{font-size:1.3rem}
 """
-_COLORS = ("#1565c0", "#ef6c00")
+_COLORS = ("#1e88e5", "#ef6c00")
 
 
 def result_page(result: Result) -> str:
@@ -37,11 +38,11 @@ def result_page(result: Result) -> str:
         f"{escape(plural(len(result.latencies_ms), result.unit))}, after the first and "
         f"{result.warmup} to warm up.</p>",
         _warnings(result.warnings),
-        _scrolled(table(("figure", "value"), result_rows(result))),
+        table(("figure", "value"), result_rows(result)),
         f"<h2>Latency of each {escape(result.unit)}, ms</h2>",
         line_chart("latencies", "Latency of each iteration", [curve], result.unit, 0.0),
         "<h2>Environment</h2>",
-        _scrolled(table(("what", "value"), _facts(result))),
+        table(("what", "value"), _facts(result)),
     ]
     return head(title, _STYLE) + "\n".join(part for part in parts if part) + END
 
@@ -69,10 +70,8 @@ def comparison_page(found: Comparison, names: tuple[str, str]) -> str:
         line_chart("latencies", "Latency of each iteration", curves, found.a.unit, 0.0),
         "<h2>All figures</h2>",
         _scrolled(table(heads, map(ratio_row, found.ratios))),
-        *(
-            f"<h2>Environment of {letter}</h2>{_scrolled(table(('what', 'value'), _facts(result)))}"
-            for letter, _, result in sides
-        ),
+        "<h2>Environment</h2>",
+        table(("what", "A", "B"), _both(found)),
     ]
     return head(title, _STYLE) + "\n".join(part for part in parts if part) + END
 
@@ -129,9 +128,14 @@ def _scrolled(inner: str) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{inner}</div>'
 
 
+def _both(found: Comparison) -> list[tuple[str, str, str]]:
+    a, b = (dict(_facts(result)) for result in (found.a, found.b))
+    return [(name, a.get(name, ""), b.get(name, "")) for name in dict.fromkeys((*a, *b))]
+
+
 def _facts(result: Result) -> list[tuple[str, str]]:
     return [
-        ("file", f"{result.name}, sha256 {result.sha256}"),
+        ("file", f"{result.name}, sha256 {result.sha256[:12]}…"),
         ("arguments", " ".join(result.arguments) or "none"),
         ("parameters", " and ".join(result.dtypes) or "unknown"),
         ("warm-up, iterations", f"{result.warmup}, {result.iterations}"),

@@ -68,8 +68,8 @@ class Result:
 
     @property
     def warnings(self) -> list[str]:
-        found = [*_short(self), *varying(self.shapes, self.unit)]
-        return [*found, *unsteady(self.latencies_ms)]
+        measured = short(len(self.latencies_ms), self.iterations)
+        return [*measured, *varying(self.shapes, self.unit), *unsteady(self.latencies_ms)]
 
     def as_data(self) -> dict[str, Any]:
         """All of it, with what follows from it for whoever reads the file."""
@@ -82,13 +82,11 @@ class Result:
         return {"format": FORMAT, "version": VERSION, **asdict(self), **derived}
 
 
-def _short(result: Result) -> list[str]:
-    measured = len(result.latencies_ms)
-    if measured == result.iterations:
+def short(measured: int, asked: int) -> list[str]:
+    """A word on iterations that are missing."""
+    if measured == asked:
         return []
-    return [
-        f"only {measured} of {result.iterations} iterations were measured: the script ended before"
-    ]
+    return [f"only {measured} of {asked} iterations: then the script ended, or its --timeout"]
 
 
 def varying(shapes: list[dict[str, Any]], unit: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cuda2npu.benchmark.comparison import Comparison, Ratio
-from cuda2npu.benchmark.result import Result, varying
+from cuda2npu.benchmark.result import Result
 from cuda2npu.benchmark.stage import SIMULATED, DryRun
 from cuda2npu.report import plural, printable
 
@@ -90,7 +90,7 @@ def dry_text(run: DryRun) -> str:
         f"  {'ran':<12} {plural(run.count, run.unit)}, {run.measured} of them to be measured",
         f"  {'inputs':<12} {inputs(run.shapes)}",
         f"  {'peak memory':<12} {memory(run.memory)}",
-        *(f"warning: {word}" for word in varying(run.shapes, run.unit)),
+        *(f"warning: {word}" for word in run.warnings),
     ]
     if run.simulated:
         lines.append(f"note: {SIMULATED}")

@@ -15,7 +15,7 @@ from typing import Any
 
 from cuda2npu import __version__
 from cuda2npu.benchmark.child import BOOTSTRAP
-from cuda2npu.benchmark.result import Result
+from cuda2npu.benchmark.result import Result, short, varying
 from cuda2npu.benchmark.spec import DEVICES, BenchError, Spec, parse_inputs, parse_target
 from cuda2npu.running.devices import has_gpu, has_npu
 from cuda2npu.running.process import RECORD, SPEC, Ended, Start, Tell, run_all
@@ -25,7 +25,7 @@ from cuda2npu.running.workspace import workspace
 from cuda2npu.simulator import SWITCH
 
 SIMULATED = (
-    "the NPU is simulated, and what it takes says nothing of the speed of a real one: nothing is "
+    "the NPU is simulated: how long that takes says nothing of a real one, so that no time is "
     "printed or saved"
 )
 
@@ -73,6 +73,12 @@ class DryRun:
     dtypes: list[str]
     memory: dict[str, int]
     environment: dict[str, str]
+    iterations: int
+    """As many as were to be measured."""
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*short(self.measured, self.iterations), *varying(self.shapes, self.unit)]
 
 
 def bench(request: Request, tell: Tell = lambda _: None) -> Result | DryRun:
@@ -99,8 +105,8 @@ def bench(request: Request, tell: Tell = lambda _: None) -> Result | DryRun:
         return _dry(spec, record)
     if record["simulated"]:
         raise Simulated(
-            f"{target.name}: {_counted(record)} ran. {SIMULATED}. --dry-run tells what else there "
-            "is to tell; measure on a real NPU"
+            f"{target.name}: ran {_counted(record)}, but {SIMULATED}; --dry-run tells the rest, "
+            "and a real NPU the speed"
         )
     return _result(request, spec, record)
 
@@ -215,7 +221,12 @@ def _counted(record: Mapping[str, Any]) -> str:
 
 def _dry(spec: Spec, record: Mapping[str, Any]) -> DryRun:
     kept = ("simulated", "unit", "count", "measured", "shapes", "dtypes", "memory", "environment")
-    return DryRun(spec.target.name, spec.device, **{name: record[name] for name in kept})
+    return DryRun(
+        spec.target.name,
+        spec.device,
+        iterations=spec.iterations,
+        **{name: record[name] for name in kept},
+    )
 
 
 def _result(request: Request, spec: Spec, record: Mapping[str, Any]) -> Result:

@@ -94,7 +94,7 @@ def _axes(low: float, high: float, count: int, what: str) -> str:
         y = _HEIGHT - _BELOW - share * (_HEIGHT - _ABOVE - _BELOW)
         parts.append(
             f'<line x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
-            f'<text x="0" y="{y - 4:.1f}">{low + share * (high - low):.4g}</text>'
+            f'<text x="0" y="{y - 4:.1f}" class="axis">{low + share * (high - low):.4g}</text>'
         )
     parts.append(
         f'<text x="0" y="{_HEIGHT - 6}">1</text>'
