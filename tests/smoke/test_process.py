@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from needs import needs
+from processes import gone
 
 from cuda2npu.running import process
 from cuda2npu.running.process import RECORD
@@ -49,18 +50,6 @@ def run(spec: Spec, timeout: float = 120.0) -> process.Ended:
 def record(spec: Spec) -> dict[str, object]:
     data: dict[str, object] = json.loads((Path(spec.folder) / RECORD).read_text())
     return data
-
-
-def gone(pid: int) -> bool:
-    for _ in range(50):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 FOREVER = (

@@ -40,6 +40,7 @@ class Outermost:
 
     def install(self) -> None:
         self._finding = hooks.register_module_forward_pre_hook(self._found)
+        self._see_compiled()
 
     def settle(self) -> None:
         if self._finding is not None:
@@ -55,10 +56,36 @@ class Outermost:
         if torch.compiler.is_compiling() or self._depth or module in self._known:
             return
         self._known.add(module)
-        self.dtypes |= {_name(parameter.dtype) for parameter in module.parameters()}
+        self._note(module)
         module.register_forward_pre_hook(self._enter, with_kwargs=True)
         module.register_forward_hook(self._leave, always_call=True)
         self._enter(module, inputs, {})  # this call has its list of hooks already
+
+    def _see_compiled(self) -> None:
+        """``module.compile()`` puts the compiled call before all hooks."""
+        modules: Any = torch.nn.Module
+        compile = getattr(modules, "compile", None)
+        if compile is None:  # torch 2.1
+            return
+
+        def seen_compile(module: Any, *arguments: Any, **options: Any) -> None:
+            compile(module, *arguments, **options)
+            self._note(module)
+            run = module._compiled_call_impl
+
+            def called(*inputs: Any, **options: Any) -> Any:
+                self._enter(module, inputs, options)
+                try:
+                    return run(*inputs, **options)
+                finally:
+                    self._leave()
+
+            module._compiled_call_impl = called
+
+        modules.compile = seen_compile
+
+    def _note(self, module: Any) -> None:
+        self.dtypes |= {_name(parameter.dtype) for parameter in module.parameters()}
 
     def _enter(self, module: Any, inputs: Any, options: Any) -> None:
         if torch.compiler.is_compiling():

@@ -11,8 +11,10 @@ from cuda2npu.report import plural, printable
 
 
 def milliseconds(value: float) -> str:
-    """Three digits that count: 1.23 ms, 45.6 ms, 0.0123 ms, 12.3 s."""
-    return f"{value / 1e3:.3g} s" if value >= 10_000 else f"{value:.3g} ms"
+    """Three digits that count: 45.6 µs, 0.123 ms, 1.23 ms, 12.3 s."""
+    if value >= 1000:
+        return f"{value / 1e3:.3g} s"
+    return f"{value:.3g} ms" if value >= 0.1 else f"{value * 1e3:.3g} µs"
 
 
 def per_second(value: float, what: str) -> str:
