@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import gone
 
 from cuda2npu.engine import rewrite_source
 from cuda2npu.model import Options
@@ -17,7 +18,6 @@ from cuda2npu.smoke.spec import Spec
 from cuda2npu.smoke.stage import Report, Request, capture
 from smoke.support import TIMEOUT, Smoke
 from smoke.test_end_to_end import explain
-from smoke.test_process import gone
 
 
 def agrees(report: Report, ranks: int, losses: int) -> None:
