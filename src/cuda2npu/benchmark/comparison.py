@@ -129,7 +129,7 @@ def _warnings(a: Result, b: Result) -> Iterator[str]:
         yield from (f"{letter}: {word}" for word in result.warnings)
 
 
-_VERSIONS = ("python", "torch")
+_VERSIONS = ("python", "torch", "threads")
 """Of the environment, what may change the speed on any device."""
 
 
