@@ -59,6 +59,7 @@ def test_the_order_does_not_matter() -> None:
         ([10.0, 30.0], ["unsteady"]),
         ([10.0], []),
         ([0.0] * 20, []),
+        ([0.0] * 11 + [1.0] * 9, ["unsteady"]),
     ],
 )
 def test_unsteady(values: list[float], words: list[str]) -> None:

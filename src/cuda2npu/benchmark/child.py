@@ -131,4 +131,4 @@ def _digest(spec: Spec) -> str:
 def _forget_in_forks(job: ScriptRun | FunctionRun) -> None:
     """A process that the script forks, such as a worker of a DataLoader, measures nothing."""
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=job.outermost.close)
+        os.register_at_fork(after_in_child=job.close)

@@ -51,6 +51,10 @@ class FunctionRun:
             if self.meter.count >= max(self._spec.warmup, 1):
                 self.outermost.settle()
 
+    def close(self) -> None:
+        """Measure no more."""
+        self.outermost.close()
+
     def _call(self, subject: Subject) -> object:
         self.meter.begin()
         result = subject()

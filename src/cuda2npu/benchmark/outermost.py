@@ -17,6 +17,7 @@ class Outermost:
     """Hooks on each module that is called from outside of any other.
 
     A hook on all modules finds them, until ``settle``; from then on only those found are heard.
+    Parts of torch without parameters, such as a loss, are none of them.
     """
 
     def __init__(
@@ -39,8 +40,13 @@ class Outermost:
         return Outermost, ()
 
     def install(self) -> None:
-        self._finding = hooks.register_module_forward_pre_hook(self._found)
+        self.look()
         self._see_compiled()
+
+    def look(self) -> None:
+        """Find modules from here on."""
+        if self._finding is None:
+            self._finding = hooks.register_module_forward_pre_hook(self._found)
 
     def settle(self) -> None:
         if self._finding is not None:
@@ -54,6 +60,8 @@ class Outermost:
 
     def _found(self, module: Any, inputs: Any) -> None:
         if torch.compiler.is_compiling() or self._depth or module in self._known:
+            return
+        if not _is_network(module):
             return
         self._known.add(module)
         self._note(module)
@@ -101,6 +109,14 @@ class Outermost:
         self._depth -= 1
         if not self._depth:
             self._after()
+
+
+_PARTS = ("torch.nn.modules.", "torchvision.transforms.")
+
+
+def _is_network(module: Any) -> bool:
+    """Not a loss, an activation or a transform of images that a script calls by itself."""
+    return not type(module).__module__.startswith(_PARTS) or any(True for _ in module.parameters())
 
 
 def _name(dtype: torch.dtype) -> str:

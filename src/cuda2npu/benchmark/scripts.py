@@ -34,7 +34,7 @@ class ScriptRun:
         self._taken: dict[int, int] = {}
         self._optimizers: list[Any] = []
         self._stopped = False
-        self._process = os.getpid()
+        self._closed = False
         self.outermost = Outermost(self._before_call, self._after_call)
 
     @property
@@ -49,8 +49,18 @@ class ScriptRun:
         self.outermost.install()
         optim.register_optimizer_step_pre_hook(self._before_step)
         optim.register_optimizer_step_post_hook(self._after_step)
-        tell_new_optimizers(self._optimizers.append)
+        tell_new_optimizers(self._new_optimizer)
         execute(self._spec.target.place, self._spec.arguments)
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._closed = True
+        self.outermost.close()
+
+    def _new_optimizer(self, optimizer: Any) -> None:
+        """What was called before belongs to no step."""
+        self._optimizers.append(optimizer)
+        self.outermost.look()
 
     def _before_call(self, call: Call) -> None:
         if torch.is_grad_enabled():  # no evaluation before the first step
@@ -69,11 +79,11 @@ class ScriptRun:
             self._stop()
 
     def _before_step(self, *_: object) -> None:
-        if not torch.compiler.is_compiling():
+        if not (torch.compiler.is_compiling() or self._closed):
             self._steps.begin()
 
     def _after_step(self, optimizer: Any, *_: object) -> None:
-        if torch.compiler.is_compiling() or os.getpid() != self._process:
+        if torch.compiler.is_compiling() or self._closed:
             return
         most = max(self._taken.values(), default=0)
         taken = self._taken[id(optimizer)] = self._taken.get(id(optimizer), 0) + 1
@@ -85,7 +95,8 @@ class ScriptRun:
 
     def _settle(self) -> None:
         """One iteration before the measured ones, since code that is compiled is so anew then."""
-        if self.meter.count >= max(self._spec.warmup, 1):
+        meter = self._steps if self._optimizers else self._calls
+        if meter.count >= max(self._spec.warmup, 1):
             self.outermost.settle()
 
     def _stop(self) -> None:

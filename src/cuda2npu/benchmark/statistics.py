@@ -66,7 +66,7 @@ def unsteady(values: Sequence[float]) -> list[str]:
     if len(values) >= _HALVES:
         half = len(values) // 2
         first, second = median(values[:half]), median(values[-half:])
-        if abs(second - first) > DRIFT * first:
+        if first and abs(second - first) > DRIFT * first:
             how = "slower" if second > first else "faster"
             found.append(
                 f"drift: the second half of the iterations is {abs(second - first) / first:.0%} "
