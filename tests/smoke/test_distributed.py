@@ -10,7 +10,7 @@ from processes import gone
 
 from cuda2npu.engine import rewrite_source
 from cuda2npu.model import Options
-from cuda2npu.smoke import process
+from cuda2npu.running import process
 from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.outcome import Comparison, First, Row, Status
 from cuda2npu.smoke.ranks import across, read_runs, run_ranks

@@ -49,7 +49,8 @@ def _clock(device: str) -> Clock:
         if device == "npu":
             import torch_npu  # noqa: F401
     except (ImportError, OSError, RuntimeError) as error:
-        raise BenchError(f"torch cannot be loaded for {device}: {error}") from None
+        cure = "; `cuda2npu doctor` says what to do" if device == "npu" else ""
+        raise BenchError(f"torch cannot be loaded for {device}: {error}{cure}") from None
     from cuda2npu.benchmark.clock import clock_of
 
     return clock_of(device)

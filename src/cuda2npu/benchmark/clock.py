@@ -65,7 +65,8 @@ class DeviceClock:
         self._module: Any = getattr(torch, name)
         self._name = name
         if not self._module.is_available():
-            raise BenchError(f"--device {name}: torch.{name}.is_available() is False here")
+            cure = "; `cuda2npu doctor` says why" if name == "npu" else ""
+            raise BenchError(f"--device {name}: torch.{name}.is_available() is False here{cure}")
 
     def mark(self) -> Any:
         event = self._module.Event(enable_timing=True)
