@@ -16,14 +16,15 @@ from cuda2npu.benchmark.result import read_result
 from cuda2npu.benchmark.spec import (
     CALL,
     BenchError,
-    Input,
     Spec,
     Target,
     parse_inputs,
     parse_target,
 )
 from cuda2npu.benchmark.statistics import percentile, summary, unsteady
+from cuda2npu.model import UsageError
 from cuda2npu.running import RunError
+from cuda2npu.running.inputs import Drawn
 
 
 def test_percentiles_by_hand() -> None:
@@ -141,16 +142,16 @@ def test_inputs_of_an_iteration() -> None:
 
 
 def test_what_inputs_mean() -> None:
-    assert parse_inputs("1x3x224x224:float16,8") == (
-        Input((1, 3, 224, 224), "float16"),
-        Input((8,), "float32"),
+    assert parse_inputs("1x3x224x224:float16,ids=8:int64:99") == (
+        Drawn("", (1, 3, 224, 224), "float16", 2),
+        Drawn("ids", (8,), "int64", 99),
     )
     assert parse_inputs("") == ()
 
 
 @pytest.mark.parametrize("text", ["0x3", "3x", "x", "3:half", "3,", "-1", "3:float16:cuda"])
 def test_what_is_no_input(text: str) -> None:
-    with pytest.raises(BenchError, match="--inputs"):
+    with pytest.raises(UsageError, match="--inputs"):
         parse_inputs(text)
 
 

@@ -21,7 +21,7 @@ CALLED = {
     "step": "",
     "prepared": "",
     "model": "4x64:bfloat16",
-    "embedding": "2x5:int64",
+    "embedding": "input=2x5:int64:100",
     "nothing": "",
     "weights": "",
     "asks": "3",
@@ -101,10 +101,10 @@ def test_a_script_that_is_too_short(records: dict[str, dict[str, Any]]) -> None:
     ("name", "kind", "words"),
     [
         ("factory", "BenchError", "say what to call it with"),
-        ("nothing", "BenchError", "functions.py has no nothing"),
+        ("nothing", "UsageError", "functions.py has no nothing"),
         ("weights", "BenchError", "is a Tensor, which cannot be called"),
         ("no factory", "BenchError", "--inputs is for a factory"),
-        ("no module", "BenchError", "no module nowhere, seen from"),
+        ("no module", "UsageError", "nowhere: no such module, seen from"),
         ("asks", "TypeError", "missing 1 required positional argument: 'more'"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cuda2npu.running import RunError
+from cuda2npu.running.inputs import Drawn, drawn
 from cuda2npu.running.source import source_file
 
 DEVICES = ("npu", "cuda", "cpu")
@@ -17,19 +18,9 @@ DEVICES = ("npu", "cuda", "cpu")
 STEP, CALL, FUNCTION = "optimizer step", "forward call", "function call"
 """What one iteration is."""
 
-FLOATS = ("float32", "float16", "bfloat16", "float64")
-DTYPES = (*FLOATS, "int64", "int32", "int16", "int8", "uint8", "bool")
-
 
 class BenchError(RunError):
     """Something that keeps a benchmark from being done. The text says what to do."""
-
-
-class Input(NamedTuple):
-    """A tensor that a module is called with."""
-
-    shape: tuple[int, ...]
-    dtype: str
 
 
 class Target(NamedTuple):
@@ -65,7 +56,7 @@ class Spec:
     device: str
     warmup: int
     iterations: int
-    inputs: tuple[Input, ...] = ()
+    inputs: tuple[Drawn, ...] = ()
     dry: bool = False
     """Whether no time is to be told."""
 
@@ -77,7 +68,9 @@ class Spec:
         data = json.loads(path.read_text(encoding="utf-8"))
         data["target"] = Target(*data["target"])
         data["arguments"] = tuple(data["arguments"])
-        data["inputs"] = tuple(Input(tuple(shape), dtype) for shape, dtype in data["inputs"])
+        data["inputs"] = tuple(
+            Drawn(name, tuple(shape), dtype, below) for name, shape, dtype, below in data["inputs"]
+        )
         return Spec(**data)
 
 
@@ -101,16 +94,6 @@ def parse_target(text: str) -> Target:
     return Target(place, function)
 
 
-def parse_inputs(text: str) -> tuple[Input, ...]:
-    """``1x3x224x224:float16,8x128:int64``; float32 where no type is named. Raises BenchError."""
-    return tuple(_input(part.strip()) for part in text.split(",")) if text else ()
-
-
-def _input(text: str) -> Input:
-    shape, _, dtype = text.partition(":")
-    dtype = dtype or "float32"
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", shape):
-        raise BenchError(f"--inputs {text}: {shape!r} is no shape such as 1x3x224x224")
-    if dtype not in DTYPES:
-        raise BenchError(f"--inputs {text}: {dtype!r} is none of {', '.join(DTYPES)}")
-    return Input(tuple(map(int, shape.split("x"))), dtype)
+def parse_inputs(text: str) -> tuple[Drawn, ...]:
+    """``1x3x224x224:float16,ids=8x128:int64:30522``, parted by commas; raises UsageError."""
+    return tuple(drawn(part) for part in text.split(",")) if text else ()

@@ -17,6 +17,7 @@ from cuda2npu import __version__
 from cuda2npu.benchmark.child import BOOTSTRAP
 from cuda2npu.benchmark.result import Result, short, varying
 from cuda2npu.benchmark.spec import DEVICES, BenchError, Spec, parse_inputs, parse_target
+from cuda2npu.model import UsageError
 from cuda2npu.running.devices import has_gpu, has_npu
 from cuda2npu.running.process import RECORD, SPEC, Ended, Start, Tell, run_all
 from cuda2npu.running.source import is_installed
@@ -82,7 +83,8 @@ class DryRun:
 
 
 def bench(request: Request, tell: Tell = lambda _: None) -> Result | DryRun:
-    """Measure; raises RunError where there is nothing to tell, ScriptError where it failed."""
+    """Measure; raises RunError where there is nothing to tell, ScriptError where it failed,
+    UsageError for inputs that are none."""
     device = choose(request.device)
     target = parse_target(request.target)
     if request.inputs and target.is_script:
@@ -175,7 +177,7 @@ def _how(ended: Ended) -> str:
 
 def _failed(spec: Spec, record: Mapping[str, Any], ended: Ended) -> BenchError:
     error = record["error"]
-    if error["type"] == BenchError.__name__:
+    if error["type"] in (BenchError.__name__, UsageError.__name__):
         return BenchError(error["message"])
     kind = f"{error['type']}: {error['message']}".rstrip(": ")
     if error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does

@@ -7,6 +7,8 @@ from dataclasses import fields, is_dataclass
 
 import torch
 
+from cuda2npu.running.inputs import Drawn
+
 
 def flatten(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors in nested tuples, lists, mappings and dataclasses, with their places."""
@@ -23,3 +25,11 @@ def flatten(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str
     elif is_dataclass(value) and not isinstance(value, type):
         for item in fields(value):
             yield from flatten(getattr(value, item.name, None), f"{path}.{item.name}", depth + 1)
+
+
+def draw(given: Drawn, generator: torch.Generator) -> torch.Tensor:
+    """A tensor on the CPU; of whole numbers, those from 0 on."""
+    dtype: torch.dtype = getattr(torch, given.dtype)
+    if dtype.is_floating_point:
+        return torch.randn(given.shape, generator=generator).to(dtype)
+    return torch.randint(0, given.below, given.shape, generator=generator).to(dtype)
