@@ -45,7 +45,8 @@ LAYERS = (
     ("baseline", "changed", "cluster", "testing"),
     ("report",),
     ("simulator",),
-    ("smoke",),
+    ("running",),
+    ("smoke", "benchmark"),
     ("doctor",),
     ("export",),
     ("cli", "__main__"),
@@ -56,7 +57,9 @@ FORBIDDEN = ("libcst.matchers", "libcst.codemod", "libcst.metadata")
 PACK_IMPORTS = tuple(
     f"cuda2npu.{module}." for module in ("rule", "pack", "tokens", "releases", "knowledge")
 )
-WITH_TORCH = ("cuda2npu.smoke", "cuda2npu.simulator", "cuda2npu.export")
+WITH_TORCH = tuple(
+    f"cuda2npu.{part}" for part in ("simulator", "running", "smoke", "benchmark", "export")
+)
 MODULE_LINES = 400
 FUNCTION_LINES = 50
 FILES = sorted([*CORE.rglob("*.py"), *PACKS.rglob("*.py")])

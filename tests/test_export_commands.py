@@ -13,9 +13,10 @@ from consoles import run, steps
 from needs import needs
 
 from cuda2npu.export.atc import Build, aoe, atc, om_name, script
-from cuda2npu.export.shapes import Axis, Drawn, Sizes, axis, drawn, sizes
+from cuda2npu.export.shapes import Axis, Sizes, axis, sizes
 from cuda2npu.export.spec import Exported, Input
 from cuda2npu.model import UsageError
+from cuda2npu.running.inputs import Drawn, drawn
 
 
 def exported(file: str = "/models/net.onnx", **shapes: tuple[int | str, ...]) -> Exported:

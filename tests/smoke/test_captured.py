@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cuda2npu.running.process import RECORD
 from cuda2npu.smoke.captured import MANIFEST, check_target, keep, load
 from cuda2npu.smoke.outcome import Run, read_run
-from cuda2npu.smoke.spec import RECORD, TENSORS, SmokeError, Spec
+from cuda2npu.smoke.spec import TENSORS, SmokeError, Spec
 
 pytest.importorskip("safetensors")
 

@@ -79,7 +79,7 @@ def test_a_reference_that_fails_is_told_as_such(run: Smoke, folder: Path) -> Non
     assert report.code == 2
     assert report.failures[0].which == "reference"
     assert report.failures[0].summary == "ValueError: no data here"
-    assert "smoke/child.py" not in report.failures[0].traceback
+    assert "running/program.py" not in report.failures[0].traceback
 
 
 SHORT = "import torch\ntorch.nn.Linear(2, 2).cuda()(torch.ones(1, 2).cuda())\n"

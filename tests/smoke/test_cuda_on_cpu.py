@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from needs import needs
 
+from cuda2npu.running.process import RECORD
 from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.process import run_child
-from cuda2npu.smoke.spec import RECORD, Spec
+from cuda2npu.smoke.spec import Spec
 
 pytestmark = needs("torch")
 

@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import gone
 
 from cuda2npu.engine import rewrite_source
 from cuda2npu.model import Options
-from cuda2npu.smoke import process
+from cuda2npu.running import process
 from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.outcome import Comparison, First, Row, Status
 from cuda2npu.smoke.ranks import across, read_runs, run_ranks
@@ -17,7 +18,6 @@ from cuda2npu.smoke.spec import Spec
 from cuda2npu.smoke.stage import Report, Request, capture
 from smoke.support import TIMEOUT, Smoke
 from smoke.test_end_to_end import explain
-from smoke.test_process import gone
 
 
 def agrees(report: Report, ranks: int, losses: int) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from cuda2npu.model import Options
+from cuda2npu.running.process import Ended
 from cuda2npu.smoke.causes import cause_of
 from cuda2npu.smoke.failure import Failure, failure
 from cuda2npu.smoke.lines import class_lines, original_line, pair
 from cuda2npu.smoke.overlay import rewritten
-from cuda2npu.smoke.process import Ended
 from smoke.support import run_of
 
 OLD = ["import torch", "", "a = x.cuda()", "b = 1", "c = y.cuda()", "d = 2"]

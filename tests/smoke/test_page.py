@@ -82,7 +82,7 @@ def test_nothing_is_loaded(broken: bool) -> None:
 def test_charts_of_nothing() -> None:
     assert "No loss" in loss_chart([])
     assert "No loss" in loss_chart([(None, float("nan"))])
-    assert "<circle" in loss_chart([(1.0, 1.0)])
+    assert "<path" in loss_chart([(1.0, 1.0)])
     assert "No layer" in error_chart([])
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 from needs import needs
+from processes import gone
 
-from cuda2npu.smoke import process
+from cuda2npu.running import process
+from cuda2npu.running.process import RECORD
 from cuda2npu.smoke.failure import failure
 from cuda2npu.smoke.npu import reference_environment
 from cuda2npu.smoke.process import run_child
-from cuda2npu.smoke.spec import RECORD, Spec
+from cuda2npu.smoke.spec import Spec
 
 CALLS = 200
 
@@ -48,18 +50,6 @@ def run(spec: Spec, timeout: float = 120.0) -> process.Ended:
 def record(spec: Spec) -> dict[str, object]:
     data: dict[str, object] = json.loads((Path(spec.folder) / RECORD).read_text())
     return data
-
-
-def gone(pid: int) -> bool:
-    for _ in range(50):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 FOREVER = (

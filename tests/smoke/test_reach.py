@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from cuda2npu.model import Options
+from cuda2npu.running.process import SPEC
 from cuda2npu.smoke.files_read import files_read
 from cuda2npu.smoke.overlay import rewritten
-from cuda2npu.smoke.process import SPEC, environment
+from cuda2npu.smoke.process import environment
 from cuda2npu.smoke.spec import Spec
 from cuda2npu.smoke.stage import Report, Request, capture, smoke
 from smoke.support import TIMEOUT

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cuda2npu import __version__
+from cuda2npu.benchmark.cli import register as register_bench
 from cuda2npu.cli.convert import check, rewrite
 from cuda2npu.cli.others import rules, simulate
 from cuda2npu.doctor.cli import register as register_doctor
@@ -46,6 +47,7 @@ app.command(context_settings={"ignore_unknown_options": True, "allow_intersperse
 register_smoke(app)
 register_doctor(app)
 register_export(app)
+register_bench(app)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from cuda2npu.doctor.examine import examine
 from cuda2npu.doctor.machine import Machine
 from cuda2npu.doctor.report import as_json, show
 from cuda2npu.report import BROKEN_PIPE, Output
-from cuda2npu.smoke.process import signals_stop
+from cuda2npu.running.process import signals_stop
 
 WRONG = 1
 INTERRUPTED = 130

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from cuda2npu.export.shapes import Axis, Drawn
+from cuda2npu.export.shapes import Axis
 from cuda2npu.model import UsageError
-from cuda2npu.smoke.leaves import flatten
+from cuda2npu.running.inputs import Drawn
+from cuda2npu.running.tensors import draw, flatten
 
 
 class Call(NamedTuple):
@@ -63,19 +64,12 @@ def drawn_call(module: Any, given: Sequence[Drawn], seed: int) -> Call:
     args: list[torch.Tensor] = []
     kwargs: dict[str, torch.Tensor] = {}
     for each in given:
-        tensor = _draw(each, generator)
+        tensor = draw(each, generator)
         if each.name:
             kwargs[each.name] = tensor
         else:
             args.append(tensor)
     return Call(module, tuple(args), kwargs)
-
-
-def _draw(given: Drawn, generator: torch.Generator) -> torch.Tensor:
-    dtype: torch.dtype = getattr(torch, given.dtype)
-    if dtype.is_floating_point:
-        return torch.randn(given.shape, generator=generator).to(dtype)
-    return torch.randint(0, given.below, given.shape, generator=generator).to(dtype)
 
 
 Axes = dict[str, dict[int, str]]

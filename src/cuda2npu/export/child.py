@@ -13,7 +13,8 @@ from typing import Any
 from cuda2npu.export.failure import own_lines, told
 from cuda2npu.export.spec import DYNAMO, RESULT, SPEC, Exported, Result, Spec
 from cuda2npu.model import UsageError
-from cuda2npu.smoke.child import environment_of, execute, hide
+from cuda2npu.running.program import environment_of, execute
+from cuda2npu.smoke.child import hide
 
 BOOTSTRAP = "import sys; sys.path.pop(0); from cuda2npu.export.child import main; main(sys.argv[1])"
 
@@ -45,13 +46,12 @@ def main(folder: str) -> None:
 
 def _script(spec: Spec, result: Result) -> None:
     from cuda2npu.export.observe import Observer
-    from cuda2npu.smoke.spec import Spec as Run
 
     observer = Observer(spec, result)
     observer.install()
     script = str(Path(spec.target).resolve())
     try:
-        execute(Run(script, spec.arguments, folder="", device=spec.device))
+        execute(script, spec.arguments)
     finally:
         observer.finish()
 

@@ -117,6 +117,7 @@ def _build(spec: Spec, soc: str | None, precision: str, job: int) -> Build:
     from cuda2npu.export import shapes
     from cuda2npu.export.atc import Build
     from cuda2npu.export.spec import DEVICES, EXPORTERS
+    from cuda2npu.running.inputs import drawn
 
     if spec.device not in DEVICES:
         raise UsageError(f"--device {spec.device}: is neither {' nor '.join(DEVICES)}")
@@ -128,7 +129,7 @@ def _build(spec: Spec, soc: str | None, precision: str, job: int) -> Build:
             "--inputs and --dynamic are for module:callable"
         )
     for text in spec.inputs:
-        shapes.drawn(text)
+        drawn(text)
     for text in spec.dynamic:
         shapes.axis(text)
     return Build(_chip(soc), precision, shapes.sizes(spec.sizes), job)

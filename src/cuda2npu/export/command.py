@@ -22,11 +22,12 @@ from cuda2npu.export.report import Compiled, Report, as_data, short, show
 from cuda2npu.export.spec import OUTPUT, RESULT, SPEC, Exported, Result, Spec
 from cuda2npu.model import UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
+from cuda2npu.running.devices import has_npu
+from cuda2npu.running.process import Ended, run_command, signals_stop
+from cuda2npu.running.workspace import workspace
 from cuda2npu.simulator import SWITCH
 from cuda2npu.smoke import npu
-from cuda2npu.smoke.process import Ended, run_command, signals_stop
 from cuda2npu.smoke.spec import SmokeError
-from cuda2npu.smoke.workspace import workspace
 from cuda2npu.writing import put_in_place, temporary
 
 ERROR = 2
@@ -162,7 +163,7 @@ def _environment(device: str, folder: Path, report: Report) -> dict[str, str]:
         machine = npu.machine(folder)
         report.simulated = machine.simulated
         return {**found, **machine.environment}
-    if not npu.has_npu() and not os.environ.get(SWITCH):
+    if not has_npu() and not os.environ.get(SWITCH):
         # torch_npu cannot be loaded here, and torch would load it by itself.
         found[_AUTOLOAD] = "0"
     return found

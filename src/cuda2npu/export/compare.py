@@ -14,7 +14,7 @@ import torch
 from cuda2npu.export.arguments import Call, other_values, resized
 from cuda2npu.export.shapes import Sizes
 from cuda2npu.export.spec import DIFFERS, OK, Input, Row
-from cuda2npu.smoke.leaves import flatten
+from cuda2npu.running.tensors import flatten
 from cuda2npu.smoke.metrics import EPSILONS, compare_values
 from cuda2npu.smoke.spec import Tolerance
 

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from cuda2npu.export.arguments import Call, drawn_call
-from cuda2npu.export.shapes import drawn
 from cuda2npu.export.spec import Spec
 from cuda2npu.model import UsageError
+from cuda2npu.running.inputs import drawn
+from cuda2npu.running.named import named
 
 FORMS = "a module, a class of one, or a function without arguments that returns (module, inputs)"
 
 
 def load(spec: Spec) -> Call:
     """The call that is exported; raises UsageError when the target names none."""
-    place, _, attribute = spec.target.rpartition(":")
-    found: Any = _file(Path(place)) if place.endswith(".py") else _module(place)
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise UsageError(f"{spec.target}: {place} has no {name}")
-        found = getattr(found, name)
-    module, inputs = _made(found, spec.target)
+    module, inputs = _made(named(spec.target), spec.target)
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{spec.target}: gives {type(module).__name__}, not {FORMS}")
     if spec.inputs:
@@ -38,31 +28,6 @@ def load(spec: Spec) -> Call:
             f"{spec.target}: gives a module without inputs; say --inputs 1x3x224x224:float32"
         )
     return Call(module, *call_arguments(inputs))
-
-
-def _file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file")
-    sys.path.insert(0, str(path.resolve().parent))
-    found = spec_from_file_location(path.stem, path.resolve())
-    assert found is not None
-    assert found.loader is not None
-    module = module_from_spec(found)
-    sys.modules[path.stem] = module  # pickle and dataclasses look for it there
-    found.loader.exec_module(module)
-    return module
-
-
-def _module(name: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name + ".").startswith(error.name + "."):
-            raise UsageError(
-                f"{name}: no such module, seen from {Path.cwd()}; a file is written model.py:build"
-            ) from None
-        raise
 
 
 def _made(found: Any, target: str) -> tuple[Any, Any]:

@@ -18,6 +18,8 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 pre{overflow:auto;padding:.6rem;border:1px solid #8884;border-radius:.4rem;font-size:12px}
 code{overflow-wrap:anywhere}
 svg{width:100%}svg[viewBox]{height:auto}svg text{font:11px system-ui,sans-serif;fill:currentColor}
+.grid{stroke:#8886}.axis{paint-order:stroke;stroke:Canvas;stroke-width:3px}
+.key{margin:0}
 """
 END = "</body></html>\n"
 

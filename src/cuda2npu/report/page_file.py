@@ -36,6 +36,14 @@ class PageFile:
         except OSError as error:
             raise self.failed(error) from None
 
+    def write(self, text: str) -> None:
+        """The whole page at once; raises UsageError."""
+        try:
+            self.draft.write_text(text, encoding="utf-8")
+            self.put()
+        except OSError as error:
+            raise self.failed(error) from None
+
     def put(self) -> None:
         """Let the draft take the place of the page; raises OSError."""
         with self.draft.open("rb+") as page:

@@ -32,6 +32,11 @@ def activate(asked: Simulation | None = None) -> None:
         _register()
 
 
+def is_active() -> bool:
+    """Whether operators of the NPU are computed by the simulator in this process."""
+    return _registered
+
+
 def _prepare(asked: Simulation) -> None:
     """Load the libraries by path: the loader read LD_LIBRARY_PATH when the process began."""
     given = os.environ.get(LIBRARIES, "")

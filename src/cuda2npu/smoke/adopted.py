@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from cuda2npu.running.program import ended_by
 from cuda2npu.simulator import RECORDED
 from cuda2npu.smoke import child
 from cuda2npu.smoke.spec import Spec
@@ -97,6 +98,6 @@ def finish_child(recorder: Recorder, error: BaseException | None) -> None:
         # torch.multiprocessing hands an exception to the parent and exits.
         error = error.__context__ or error
     worker: Any = sys.modules["torch"].utils.data.get_worker_info()
-    ended = child.ended_by(error)
+    ended = ended_by(error)
     if worker is None and (ended["ended"] == "error" or not recorder.empty):
         recorder.finish({**recorder.extra, **ended})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,9 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cuda2npu import __version__
+from cuda2npu.running.process import RECORD
+from cuda2npu.running.source import digest
 from cuda2npu.smoke.outcome import Run, read_run
 from cuda2npu.smoke.ranks import rank_folder
-from cuda2npu.smoke.spec import RECORD, TENSORS, SmokeError, Spec
+from cuda2npu.smoke.spec import TENSORS, SmokeError, Spec
 
 MANIFEST = "manifest.json"
 FORMAT = 2
@@ -38,10 +39,6 @@ class Captured(NamedTuple):
     files: list[Path]
     """The files of the project that were read, the script first."""
     manifest: dict[str, Any]
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def check_target(target: Path, force: bool) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -15,13 +14,9 @@ from rich.console import Console
 from cuda2npu.model import Options, UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
 from cuda2npu.report.page_file import PageFile
+from cuda2npu.running.told import ERROR, reported, say
 from cuda2npu.smoke.data import as_data
-from cuda2npu.smoke.process import signals_stop
-from cuda2npu.smoke.spec import SmokeError
-from cuda2npu.smoke.stage import Report, Request, Tell, capture, smoke
-
-ERROR = 2
-INTERRUPTED = 130
+from cuda2npu.smoke.stage import Report, Request, capture, smoke
 
 
 def installed_release(options: Options) -> Options:
@@ -43,15 +38,17 @@ def run_smoke(request: Request, as_json: bool, page: Path | None) -> int:
     with ExitStack() as stack:
         try:
             file = None if page is None else stack.enter_context(PageFile(page))
-            report = _reported(lambda tell: smoke(request, tell, partial(_say, errors)), errors)
+            report = reported(lambda tell: smoke(request, tell, partial(say, errors)), errors)
             if isinstance(report, int):
                 return report
             output = Output(sys.stdout)
             output.write(_text(report, as_json, errors.is_terminal))
             if file is not None:
-                _write_page(report, file)
+                from cuda2npu.smoke.page import page_of
+
+                file.write(page_of(report))
         except UsageError as error:
-            _say(errors, f"error: {error}")
+            say(errors, f"error: {error}")
             return ERROR
     return BROKEN_PIPE if output.broken else report.code
 
@@ -70,58 +67,23 @@ def _text(report: Report, as_json: bool, told: bool) -> str:
     return text.getvalue()
 
 
-def _write_page(report: Report, file: PageFile) -> None:
-    from cuda2npu.smoke.page import page_of
-
-    try:
-        file.draft.write_text(page_of(report), encoding="utf-8")
-        file.put()
-    except OSError as error:
-        raise file.failed(error) from None
-
-
-def _say(errors: Console, text: str) -> None:
-    """On stderr, beside the state of the run if that is a terminal."""
-    if errors.is_terminal:
-        errors.print(text, markup=False, highlight=False, soft_wrap=True)
-        return
-    with suppress(UsageError):  # nowhere to say that there is nowhere to say it
-        Output(sys.stderr).write(f"{text}\n")
-
-
-def _reported(stage: Callable[[Tell], Report], errors: Console) -> Report | int:
-    """The report of a stage that shows its progress; the exit code when it could not be run."""
-    try:
-        with signals_stop():
-            if not errors.is_terminal:
-                return stage(lambda _: None)
-            with errors.status("starting") as status:
-                return stage(status.update)
-    except SmokeError as error:
-        _say(errors, f"error: {error}")
-        return ERROR
-    except KeyboardInterrupt:
-        _say(errors, "stopped; nothing is left running")
-        return INTERRUPTED
-
-
 def run_capture(request: Request, target: Path, force: bool) -> int:
     """Keep a reference; the exit code."""
     errors = Console(stderr=True)
-    report = _reported(lambda tell: capture(request, target, force, tell), errors)
+    report = reported(lambda tell: capture(request, target, force, tell), errors)
     if isinstance(report, int):
         return report
     if report.failures:
         from cuda2npu.smoke.table import show_failures
 
         show_failures(report, errors)
-        _say(errors, f"could not run; nothing is kept in {target}")
+        say(errors, f"could not run; nothing is kept in {target}")
         return ERROR
     ranks = f", {request.nproc} ranks" if request.nproc else ""
     try:
         text = f"{target}: {report.reference_name}, {report.steps} steps{ranks}\n"
         Output(sys.stdout).write(text)
     except UsageError as error:
-        _say(errors, f"error: {error}")
+        say(errors, f"error: {error}")
         return ERROR
     return 0

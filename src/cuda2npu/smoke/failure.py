@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from cuda2npu.model import FixLevel
+from cuda2npu.running.process import Ended
+from cuda2npu.running.traces import own_frames
 from cuda2npu.smoke.causes import CUDA_LEFT, Cause, cause_of
 from cuda2npu.smoke.lines import Pair, pair
 from cuda2npu.smoke.outcome import Run
 from cuda2npu.smoke.overlay import Overlay
-from cuda2npu.smoke.process import Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def _raised(which: str, run: Run, ended: Ended, overlay: Overlay | None) -> Fail
         if original is not None and frame["line"]:
             pairs.append(pair(original, Path(frame["file"]), frame["line"]))
     summary = f"{error['type']}: {error['message']}".rstrip(": ")
-    text = _own_frames(error["text"])
+    text = own_frames(error["text"])
     if error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does
         printed = [line for line in ended.output.splitlines() if not _OF_TORCH.match(line)]
         text = "\n".join([*printed[-_LAST_LINES:], ""])
@@ -93,21 +94,6 @@ def _cause(error: dict[str, Any], pairs: list[Pair], overlay: Overlay | None) ->
             cure = f"`cuda2npu rules {found.code}` explains it, with examples"
             return Cause(f"{found.code} {found.name}", found.message, cure)
     return known
-
-
-def _own_frames(text: str) -> str:
-    """The traceback without the frames of what runs the script and simulates its device."""
-    kept: list[str] = []
-    skip = False
-    for line in text.splitlines(keepends=True):
-        if line.startswith('  File "'):
-            place = line.replace("\\", "/")
-            skip = "cuda2npu/smoke/" in place or "cuda2npu/simulator/" in place
-        elif not line.startswith("    "):
-            skip = False
-        if not skip:
-            kept.append(line)
-    return "".join(kept)
 
 
 def _with_originals(text: str, overlay: Overlay | None) -> str:

@@ -14,10 +14,11 @@ from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any
 
+from cuda2npu.running.source import is_installed
+
 READ = "files-read"
 LEFT_BEHIND = "left-behind"
 """The list of the files that another run had written when they were read."""
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _NOT_THE_USERS = (
     os.path.dirname(os.__file__) + os.sep,  # noqa: PTH120
     str(Path(__file__).parents[1]) + os.sep,
@@ -69,10 +70,6 @@ def _source(name: str) -> str:
             return source_from_cache(path)
         return ""
     return path
-
-
-def is_installed(path: str) -> bool:
-    return any(part in path for part in _INSTALLED)
 
 
 def files_read(folder: Path, name: str = READ) -> list[Path]:

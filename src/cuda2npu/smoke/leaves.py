@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -15,23 +14,6 @@ BUDGET = 256 * 2**20
 """Bytes of values kept of a whole run."""
 
 FLOAT = torch.float32
-
-
-def flatten(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors in nested tuples, lists, mappings and dataclasses, with their places."""
-    if isinstance(value, torch.Tensor):
-        yield path, value
-    elif depth > 8:
-        return
-    elif isinstance(value, Mapping):
-        for key, item in list(value.items()):
-            yield from flatten(item, f"{path}[{key!r}]", depth + 1)
-    elif isinstance(value, (tuple, list)):
-        for index, item in enumerate(value):
-            yield from flatten(item, f"{path}[{index}]", depth + 1)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for item in fields(value):
-            yield from flatten(getattr(value, item.name, None), f"{path}.{item.name}", depth + 1)
 
 
 class Keeper:

@@ -9,8 +9,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from cuda2npu.running.process import RECORD
 from cuda2npu.smoke.metrics import Metrics, Values
-from cuda2npu.smoke.spec import RECORD, TENSORS, SmokeError
+from cuda2npu.smoke.spec import TENSORS, SmokeError
 
 Event = dict[str, Any]
 """A module call, a backward pass or an optimizer step, as the record has it."""

@@ -21,7 +21,6 @@ _STYLE = """
 .pointed-out{color:#b26a00;fill:#b26a00}
 .simulated{border:2px solid #b26a00;padding:.5rem 1rem;border-radius:.4rem}
 td:first-child{min-width:11rem}
-.grid{stroke:#8886}.key{margin:0}
 """
 
 

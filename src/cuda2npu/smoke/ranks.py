@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from cuda2npu.running.process import RECORD, Ended, Tell
 from cuda2npu.smoke.outcome import Comparison, Row, Run, Status, read_run
-from cuda2npu.smoke.process import Ended, Tell, run_child, run_children
-from cuda2npu.smoke.spec import RECORD, Spec
+from cuda2npu.smoke.process import run_child, run_children
+from cuda2npu.smoke.spec import Spec
 
 LOCALHOST = "127.0.0.1"
 

@@ -15,10 +15,14 @@ import torch
 from torch.nn.modules import module as hooks
 from torch.optim import optimizer as optim
 
-from cuda2npu.smoke.leaves import Keeper, flatten, local, outside_transforms
+from cuda2npu.running.optimizers import tell_new_optimizers
+from cuda2npu.running.process import PROGRESS, RECORD
+from cuda2npu.running.program import StepsDone
+from cuda2npu.running.tensors import flatten
+from cuda2npu.smoke.leaves import Keeper, local, outside_transforms
 from cuda2npu.smoke.naming import Names, kept_state, qualified
 from cuda2npu.smoke.placement import Placement
-from cuda2npu.smoke.spec import PROGRESS, RECORD, SIMULATOR_NOTES, TENSORS, Spec
+from cuda2npu.smoke.spec import SIMULATOR_NOTES, TENSORS, Spec
 
 CALLS_WITH_VALUES = 8
 """Calls of one module whose values are kept; of later ones the figures alone."""
@@ -27,10 +31,6 @@ CALLS = 200
 UNSEEN = 1_000
 """Calls of one module in a row, past those, after which a loop counts as one without end."""
 INPUT_SAMPLE = 8_192
-
-
-class StepsDone(BaseException):
-    """Ends the script from inside: all steps that were asked for are done."""
 
 
 class Recorder:
@@ -90,7 +90,8 @@ class Recorder:
             optim.register_optimizer_step_post_hook(self._after_step),
         ]
         self._see_losses()
-        self._see_optimizers()
+        # So that a run ends when each of them has done its steps.
+        tell_new_optimizers(self._optimizers.append)
 
     def _before_call(self, module: Any, inputs: Any) -> None:
         if not self._busy:
@@ -171,19 +172,6 @@ class Recorder:
                 self._add(event)
         finally:
             self._busy = False
-
-    def _see_optimizers(self) -> None:
-        """The optimizers of a script, so that a run ends when each has done its steps."""
-        optimizers: Any = torch.optim.Optimizer
-        init = optimizers.__init__
-        known = self._optimizers
-
-        def seen_init(optimizer: Any, *arguments: Any, **options: Any) -> None:
-            init(optimizer, *arguments, **options)
-            if not any(optimizer is other for other in known):
-                known.append(optimizer)
-
-        optimizers.__init__ = seen_init
 
     def _before_step(self, optimizer: Any, args: Any = (), options: Any = None) -> None:
         if self._spec.steps and self._steps.get(id(optimizer), 0) >= self._spec.steps:

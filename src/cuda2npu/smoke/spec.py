@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-RECORD = "record.json"
+from cuda2npu.running import RunError
+
 TENSORS = "tensors.safetensors"
-PROGRESS = "progress"
 SIMULATOR_NOTES = "simulator.json"
 
 REFERENCE = "reference"
@@ -20,7 +20,7 @@ SIMULATED = (
 )
 
 
-class SmokeError(Exception):
+class SmokeError(RunError):
     """Something that keeps a smoke run from being done. The text says what to do."""
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cuda2npu.model import Options
+from cuda2npu.running.devices import has_gpu
+from cuda2npu.running.process import Ended, Tell
+from cuda2npu.running.source import is_installed, source_file
+from cuda2npu.running.workspace import workspace
 from cuda2npu.smoke import captured, npu
 from cuda2npu.smoke.compare import NOTHING, compare
 from cuda2npu.smoke.failure import Failure, failure
-from cuda2npu.smoke.files_read import LEFT_BEHIND, files_read, is_installed
+from cuda2npu.smoke.files_read import LEFT_BEHIND, files_read
 from cuda2npu.smoke.notes import Note, read_notes
 from cuda2npu.smoke.outcome import Comparison, Run
 from cuda2npu.smoke.overlay import Overlay, not_rewritten, rewritten
-from cuda2npu.smoke.process import Ended
 from cuda2npu.smoke.project import module_file, project_root
 from cuda2npu.smoke.putback import as_before
 from cuda2npu.smoke.ranks import across, read_runs, run_ranks
@@ -28,12 +31,9 @@ from cuda2npu.smoke.spec import (
     Tolerance,
 )
 from cuda2npu.smoke.suspects import Edit, edits, suspects
-from cuda2npu.smoke.workspace import workspace
 
 KEPT = "kept"
 _LOST_DOUBLES = "float64"
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,25 +142,11 @@ def capture(
         return report
 
 
-def _source(path: Path) -> Path:
-    if path.is_dir():
-        raise SmokeError(f"{path}: is a folder; name the script in it that runs")
-    if not path.is_file():
-        raise SmokeError(f"{path}: no such file")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SmokeError(f"{path}: cannot be read: {error.strerror}") from None
-    if b"\0" in data:
-        raise SmokeError(f"{path}: is no Python source: it holds null bytes")
-    return path.resolve()
-
-
 def _script(request: Request) -> Path:
     """The file that runs."""
     path = request.script
     if not request.module:
-        return _source(path)
+        return source_file(path)
     found = module_file(str(path), Path.cwd())
     if found is None:
         raise SmokeError(
@@ -183,7 +169,7 @@ def _left_behind(folder: Path) -> list[str]:
 
 
 def _reference_spec(request: Request, script: Path, folder: Path) -> Spec:
-    gpu = npu.has_gpu(request.seen_devices)
+    gpu = has_gpu(request.seen_devices)
     return Spec(
         str(script),
         request.arguments,

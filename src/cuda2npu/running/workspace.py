@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_PREFIX = "cuda2npu-smoke-"
+_PREFIX = "cuda2npu-run-"
 _YOUNG = 60.0
 """Seconds in which a folder may be too new to be locked yet."""
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cuda2npu.smoke.workspace import workspace
+from cuda2npu.running.workspace import workspace
 
 STAYS = """
 import sys, time
-from cuda2npu.smoke.workspace import workspace
+from cuda2npu.running.workspace import workspace
 with workspace() as folder:
     print(folder, flush=True)
     time.sleep(60)
@@ -35,7 +35,7 @@ def test_what_a_killed_run_left_goes_with_the_next(
         assert process.stdout is not None
         folders.append(Path(process.stdout.readline().strip()))
         processes.append(process)
-    young = tmp_path / "cuda2npu-smoke-young"
+    young = tmp_path / "cuda2npu-run-young"
     young.mkdir()
     for folder in folders:
         os.utime(folder, (1_000_000_000, 1_000_000_000))
