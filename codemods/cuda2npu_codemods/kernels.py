@@ -67,7 +67,7 @@ def defines_numba_kernel(tree: ast.Module) -> bool:
     """``@cuda.jit``: what the file asks about devices, it asks for kernels that need CUDA."""
     return any(
         ast.unparse(decorator).startswith(("cuda.jit", "numba.cuda.jit"))
-        and _is_packaged(getattr(decorator, "func", decorator).value, tree)
+        and any(_is_packaged(part, tree) for part in ast.walk(decorator))
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         for decorator in node.decorator_list
