@@ -48,6 +48,15 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND)
         rewrite('d = torch.device(type="cuda", index=1)', 'd = torch.device(type="npu", index=1)'),
         rewrite('x = x.cuda("cuda")', 'x = x.npu("npu")'),
         rewrite('torch.cuda.synchronize("cuda")', 'torch.npu.synchronize("npu")'),
+        leave("key = f\"{'cuda' if cuda else 'cpu'}_time_total\""),
+        rewrite(
+            "print(f\"on {'cuda' if cuda else 'cpu'}\")",
+            "print(f\"on {'npu' if cuda else 'cpu'}\")",
+        ),
+        leave(
+            "def _choose_auto_accelerator():\n    if has_mps: return 'mps'\n"
+            "    if has_gpu: return 'cuda'\n    return 'cpu'"
+        ),
         leave('import xgboost\nm = xgboost.XGBClassifier(device="cuda")'),
         leave('import requests, torch\nrequests.post(u, json={"device": "cuda"})'),
         rewrite(
