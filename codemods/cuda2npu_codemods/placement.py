@@ -235,13 +235,15 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
         report("class Batch:\n    def cuda(self):\n        return self"),
         leave("class Batch:\n    def cuda(self):\n        return self\n    npu = cuda"),
         leave("def cuda():\n    return True"),
+        leave("class Case:\n    @property\n    def cuda(self):\n        return False"),
     ),
 )
 def own_cuda_method(node: cst.FunctionDef, site: Site) -> Report | None:
     owner = next(iter(site.enclosing), None)
     if node.name.value != "cuda" or not isinstance(owner, ast.ClassDef):
         return None
-    if any(isinstance(d.decorator, cst.Name) for d in node.decorators):
+    function = site.statement
+    if any(isinstance(d, ast.Name) for d in getattr(function, "decorator_list", ())):
         return None  # a property is a flag
     has_npu = any(
         isinstance(inner, (ast.Name, ast.FunctionDef))
