@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -45,16 +45,16 @@ def _chosen_for_npu(node: cst.BaseExpression, site: Site) -> bool:
     return any(re.search(r"npu|float64|double|complex", test) for test in tests)
 
 
-def is_asked_by_name(site: Site) -> bool:
+def is_asked_by_name(scopes: Iterable[ast.AST]) -> bool:
     """``def double(self)`` and ``class DoubleStorage`` must do what they are called."""
-    names = (str(getattr(scope, "name", "")).lower() for scope in site.enclosing)
+    names = (str(getattr(scope, "name", "")).lower() for scope in scopes)
     return any("double" in name or "float64" in name for name in names)
 
 
 def casts(node: cst.BaseExpression, site: Site) -> bool:
     """Whether the place that takes a dtype or tensor type makes a tensor of it."""
     child, parent = outward(node, site)
-    if _chosen_for_npu(node, site) or is_asked_by_name(site):
+    if _chosen_for_npu(node, site) or is_asked_by_name(site.enclosing):
         return False
     if isinstance(parent, cst.Arg):
         call = site.parent(parent)

@@ -76,7 +76,7 @@ def double_call(node: cst.Call, site: Site) -> Fix | None:
         return None
     if site.file.defines_method("double") or keeps_double(site, node) or _is_array(func, site):
         return None
-    if is_asked_by_name(site):
+    if is_asked_by_name(site.enclosing[:1]):
         return None
     edits = {func.attr: cst.Name("float")}
     owner = may_be_own(site, "double", func.value)

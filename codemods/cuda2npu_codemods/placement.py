@@ -7,7 +7,7 @@ import ast
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import FOREIGN_HEADS, terminal
+from cuda2npu_codemods.expressions import FOREIGN_HEADS, last_name, terminal
 from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
 from cuda2npu_codemods.scripted import is_scripted
 
@@ -235,6 +235,7 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
         report("class Batch:\n    def cuda(self):\n        return self"),
         leave("class Batch:\n    def cuda(self):\n        return self\n    npu = cuda"),
         leave("def cuda():\n    return True"),
+        report("class Mixin:\n    @override\n    def cuda(self):\n        return self"),
         leave("class Case:\n    @property\n    def cuda(self):\n        return False"),
     ),
 )
@@ -242,8 +243,8 @@ def own_cuda_method(node: cst.FunctionDef, site: Site) -> Report | None:
     owner = next(iter(site.enclosing), None)
     if node.name.value != "cuda" or not isinstance(owner, ast.ClassDef):
         return None
-    function = site.statement
-    if any(isinstance(d, ast.Name) for d in getattr(function, "decorator_list", ())):
+    decorators = getattr(site.statement, "decorator_list", ())
+    if any((last_name(decorator) or "").endswith("property") for decorator in decorators):
         return None  # a property is a flag
     has_npu = any(
         isinstance(inner, (ast.Name, ast.FunctionDef))
