@@ -9,6 +9,7 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.expressions import terminal
 from cuda2npu_codemods.occurrences import imported
+from cuda2npu_codemods.restoring import only_restores
 from cuda2npu_codemods.triggers import LOAD_WORDS, PARALLEL_WORDS, PIN_WORDS
 
 
@@ -50,6 +51,10 @@ def _with_argument(
             "import torch\ns = torch.load(\n    path,\n)",
             'import torch\ns = torch.load(\n    path,\n    map_location="cpu",\n)',
         ),
+        rewrite(
+            "import torch\nnet.load_state_dict(torch.load(path))\nnet.eval()",
+            'import torch\nnet.load_state_dict(torch.load(path, map_location="cpu"))\nnet.eval()',
+        ),
         leave("torch.load(path, map_location='cpu')"),
         leave("torch.load(path, device)"),
         leave("torch.load(path, **options)"),
@@ -69,9 +74,16 @@ def load_without_map_location(node: cst.Call, site: Site) -> Fix | None:
         return None
     if site.argument(node, "map_location") is not None:
         return None
-    return Fix(_with_argument(node, node.args[-1], "map_location", "cpu"), imports=())
+    edits = _with_argument(node, node.args[-1], "map_location", "cpu")
+    if site.name(node.func) == "torch.load" and only_restores(site):
+        return Fix(edits, _ONLY_FILLS, level=FixLevel.SAFE, imports=())
+    return Fix(edits, imports=())
 
 
+_ONLY_FILLS = (
+    "without map_location a checkpoint that was saved on a GPU asks for CUDA and fails on an NPU "
+    "machine. This one only fills what load_state_dict is called on, so that the CPU will do"
+)
 _PARALLEL = (
     "torch.nn.DataParallel",
     "torch.nn.parallel.DataParallel",
