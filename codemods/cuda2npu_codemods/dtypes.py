@@ -10,6 +10,7 @@ import libcst as cst
 
 from cuda2npu.rule import Site
 from cuda2npu_codemods.exact import (
+    follows_dtype,
     keeps_double,
     makes_index_later,
     only_asks,
@@ -39,12 +40,6 @@ def is_spelled(node: cst.Attribute | cst.Name, site: Site) -> bool:
     return isinstance(node, cst.Attribute) or site.binding(node.value) is None
 
 
-def _chosen_for_npu(node: cst.BaseExpression, site: Site) -> bool:
-    """``float32 if is_npu else float64``, or a choice that follows a given dtype."""
-    tests = [site.code(a.test) for a in site.ancestors(node) if isinstance(a, cst.IfExp)]
-    return any(re.search(r"npu|float64|double|complex", test) for test in tests)
-
-
 def is_asked_by_name(scopes: Iterable[ast.AST]) -> bool:
     """``def double(self)`` and ``class DoubleStorage`` must do what they are called."""
     names = (str(getattr(scope, "name", "")).lower() for scope in scopes)
@@ -54,7 +49,7 @@ def is_asked_by_name(scopes: Iterable[ast.AST]) -> bool:
 def casts(node: cst.BaseExpression, site: Site) -> bool:
     """Whether the place that takes a dtype or tensor type makes a tensor of it."""
     child, parent = outward(node, site)
-    if _chosen_for_npu(node, site) or is_asked_by_name(site.enclosing):
+    if follows_dtype(node, site) or is_asked_by_name(site.enclosing):
         return False
     if isinstance(parent, cst.Arg):
         call = site.parent(parent)

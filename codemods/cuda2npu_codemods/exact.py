@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import libcst as cst
 
@@ -51,6 +52,12 @@ def gives_index(site: Site, node: cst.CSTNode) -> bool:
             return makes_index_later(site, parent)
 
 
+def follows_dtype(node: cst.BaseExpression, site: Site) -> bool:
+    """``float32 if is_npu else float64``, or a choice that follows a given dtype."""
+    tests = [site.code(a.test) for a in site.ancestors(node) if isinstance(a, cst.IfExp)]
+    return any(re.search(r"npu|float64|double|complex", test) for test in tests)
+
+
 def makes_index_later(site: Site, assignment: cst.CSTNode | None) -> bool:
     """Whether a statement that follows makes an integer of the variable that is assigned to."""
     if not isinstance(assignment, (cst.Assign, cst.AnnAssign)):
@@ -59,7 +66,9 @@ def makes_index_later(site: Site, assignment: cst.CSTNode | None) -> bool:
     names = {target.target.value for target in targets if isinstance(target.target, cst.Name)}
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     function = next((scope for scope in site.enclosing if isinstance(scope, functions)), None)
-    return bool(names) and function is not None and flows_into_index(function, names)
+    if not names or function is None:
+        return False
+    return flows_into_index(function, names, getattr(site.statement, "end_lineno", 0))
 
 
 def _is_integer_cast(call: cst.Call, method: str, site: Site) -> bool:
@@ -112,8 +121,7 @@ def only_asks(function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) 
     nodes = [*ast.walk(function)]
     uses = {node for node in nodes if isinstance(node, ast.Name) and node.id == parameter}
     read = {node for node in uses if not isinstance(node.ctx, ast.Store)}
-    asked = [part for node in nodes for part in _asked(node, function.name)]
-    return bool(read) and read <= {part for whole in asked for part in ast.walk(whole)}
+    return bool(read) and read <= {part for node in nodes for part in _asked(node, function.name)}
 
 
 def _asked(node: ast.AST, own: str) -> tuple[ast.AST, ...]:
@@ -194,6 +202,15 @@ def _move_of(site: Site, node: cst.Call) -> cst.Call | None:
             "import torch\ndef f(x, y):\n    p = x.double()\n    return p.argmax().long(), y.long()"
         ),
         leave("import torch\ndef f(x):\n    p = x.double()\n    return (p > 0.5).long()"),
+        leave(
+            "import torch\ndef f(x):\n    i = x.long()\n    x = x.to(torch.float64)\n"
+            "    return i, x.mean()"
+        ),
+        leave(
+            "import torch\ndef f(x):\n"
+            "    t = torch.float64 if x.dtype == torch.float64 else torch.float32\n"
+            "    return torch.arange(3, dtype=t).long()"
+        ),
         leave("import torch\nrow = torch.sqrt(idx.cpu().double() + n).long()"),
         leave("import torch\nrow = net(x.double()).long()"),
         leave("import torch\nbest = x.double().argmax().long()"),
@@ -204,8 +221,9 @@ def index_by_float64(node: cst.Call | cst.Attribute, site: Site) -> Report | Non
     if not site.file.imports("torch") or "gradcheck" in site.file.text:
         return None
     if isinstance(node, cst.Attribute):
-        chosen = site.name(node) in _FLOAT64 and makes_index_later(site, outward(node, site)[1])
-        return Report() if chosen else None
+        if site.name(node) not in _FLOAT64 or follows_dtype(node, site):
+            return None
+        return Report() if makes_index_later(site, outward(node, site)[1]) else None
     method = isinstance(node.func, cst.Attribute) and node.func.attr.value == "double"
     dtypes = [site.name(arg.value) for arg in node.args]
     if not (method and not node.args) and not any(name in _FLOAT64 for name in dtypes):

@@ -149,6 +149,10 @@ def _is_array(func: cst.Attribute, site: Site) -> bool:
             "def f(x, dtype=torch.float64):\n    return torch.eye(4, dtype=dtype)",
             "def f(x, dtype=torch.float32):\n    return torch.eye(4, dtype=dtype)",
         ),
+        rewrite(
+            "def f(x, dtype): return x.to(dtype) == x\nf(3, torch.float64)",
+            "def f(x, dtype): return x.to(dtype) == x\nf(3, torch.float32)",
+        ),
         leave("import numpy as np\nx = np.zeros(3, dtype=np.float64)"),
         leave("x = x.astype('float64')"),
         leave("dtype = torch.float32 if is_npu else torch.float64"),

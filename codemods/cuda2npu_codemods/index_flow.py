@@ -11,14 +11,18 @@ _ABOUT = frozenset("shape dtype device ndim size dim numel".split())
 """Attributes that tell of a tensor and not what is in it."""
 
 
-def flows_into_index(function: ast.AST, names: set[str]) -> bool:
-    """Whether ``.long()`` or the like is called on what is computed with one of the variables.
+def flows_into_index(function: ast.AST, names: set[str], line: int) -> bool:
+    """Whether ``.long()`` or the like is called below a line on what is computed with a variable.
 
     Arithmetic, functions of torch and methods carry a value on; comparisons and the choice of
     a largest element do not, and what another function does with it is not known.
     """
     carriers = set(names)
-    nodes = [node for node in ast.walk(function) if isinstance(node, (ast.Assign, ast.Call))]
+    nodes = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Assign, ast.Call)) and node.lineno > line
+    ]
     for node in sorted(nodes, key=lambda node: (node.lineno, -node.col_offset)):
         if isinstance(node, ast.Assign):
             targets = {part.id for part in node.targets if isinstance(part, ast.Name)}
