@@ -20,9 +20,17 @@ _SAMPLER = "WeightedRandomSampler"
 
 def keeps_double(site: Site, call: cst.Call) -> bool:
     """Whether a tensor of double precision is none of the NPU, or must not lose digits there."""
-    if stays_on_cpu(site, call) or _feeds_sampler(site, call):
+    if stays_on_cpu(site, call) or _feeds_sampler(site, call) or _is_time(site, call):
         return True
     return gives_index(site, call) or _swapped(site, call) is not None
+
+
+def _is_time(site: Site, call: cst.Call) -> bool:
+    """``torch.tensor(time.time(), dtype=torch.float64)``: seconds since 1970."""
+    return any(
+        isinstance(arg.value, cst.Call) and site.name(arg.value.func) == "time.time"
+        for arg in call.args
+    )
 
 
 def gives_index(site: Site, node: cst.CSTNode) -> bool:
@@ -175,6 +183,12 @@ def _move_of(site: Site, node: cst.Call) -> cst.Call | None:
         node = call
 
 
+_TIME = (
+    "a time in seconds takes float64: in float32 it is minutes off. Keep the tensor on the CPU, or "
+    "write whole milliseconds as int64"
+)
+
+
 @rule(
     "NPU416",
     "index-by-float64",
@@ -187,6 +201,7 @@ def _move_of(site: Site, node: cst.Call) -> cst.Call | None:
     examples=(
         report("import torch\nrow = torch.sqrt(-8 * idx.double() + n).long()"),
         report("import torch\nrow = (idx.to(torch.float64) / 3).floor().to(torch.long)"),
+        report("import time, torch\nt = torch.tensor(time.time(), dtype=torch.float64)"),
         report(
             "import torch\ndef f(x, factor):\n"
             "    divisor = torch.tensor([factor], dtype=torch.float64)\n"
@@ -230,6 +245,8 @@ def index_by_float64(node: cst.Call | cst.Attribute, site: Site) -> Report | Non
         return None
     if is_array_call(site, node) or stays_on_cpu(site, node):
         return None
+    if _is_time(site, node):
+        return Report(_TIME)
     return Report() if gives_index(site, node) else None
 
 
