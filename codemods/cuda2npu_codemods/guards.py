@@ -212,16 +212,17 @@ def _is_device_test(node: ast.expr) -> bool:
 
 def _flagged(site: Site) -> Iterator[list[ast.AST]]:
     """What a variable selects to which the statement assigns a device test."""
-    statement = site.statement
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+    statement, tree = site.statement, site.file.tree
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(statement, ast.Assign) or not isinstance(target, (ast.Name, ast.Attribute)):
         return
-    name, tree = statement.targets[0].id, site.file.tree
+    name = ast.unparse(target)
     first = _polarity(statement.value, _is_device_test)
     if first is None or isinstance(statement.value, ast.IfExp):
         return
 
     def reads(node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and node.id == name
+        return isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name
 
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     scope = next((node for node in site.enclosing if isinstance(node, functions)), tree)

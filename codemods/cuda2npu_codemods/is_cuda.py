@@ -207,6 +207,11 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
             "import pynvml\ndef f():\n    on = torch.cuda.is_available()\n"
             "    if not on: return\n    pynvml.nvmlInit()"
         ),
+        report(
+            "class Monitor:\n    def __init__(self):\n"
+            "        self.on = torch.cuda.is_available()\n"
+            "        if self.on:\n            import pynvml\n            pynvml.nvmlInit()"
+        ),
         leave("on = torch.cuda.is_available()\nif on: model.cuda()"),
         leave("import pynvml\nif torch.cuda.is_available():\n    pynvml.nvmlInit()\n    m.cuda()"),
         leave(
