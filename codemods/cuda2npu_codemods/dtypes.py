@@ -17,7 +17,7 @@ from cuda2npu_codemods.exact import (
     only_on_cpu,
 )
 from cuda2npu_codemods.expressions import outward, string, terminal
-from cuda2npu_codemods.numerics import is_array_call
+from cuda2npu_codemods.numerics import in_cpu_branch, is_array_call
 
 SET_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 _QUESTIONS = frozenset(
@@ -49,7 +49,7 @@ def is_asked_by_name(scopes: Iterable[ast.AST]) -> bool:
 def casts(node: cst.BaseExpression, site: Site) -> bool:
     """Whether the place that takes a dtype or tensor type makes a tensor of it."""
     child, parent = outward(node, site)
-    if follows_dtype(node, site) or is_asked_by_name(site.enclosing):
+    if follows_dtype(node, site) or is_asked_by_name(site.enclosing) or in_cpu_branch(site):
         return False
     if isinstance(parent, cst.Arg):
         call = site.parent(parent)

@@ -54,6 +54,11 @@ _WORDS = ("float64", "double", "Double")
         leave("import torch\na = x.squeeze(0).double().numpy()"),
         leave("import torch\nimport numpy as np\na = np.asarray(x.double())"),
         leave("import torch\nh = x.cpu()\ny = h.double()"),
+        leave("import torch\nif big and x.device.type == 'cpu':\n    x = x.double()"),
+        rewrite(
+            "import torch\nif big or x.device.type == 'cpu':\n    x = x.double()",
+            "import torch\nif big or x.device.type == 'cpu':\n    x = x.float()",
+        ),
         leave("import torch\nx = torch.ones(3, device='cpu').double()"),
         leave("import torch\nrow = torch.sqrt(-8 * idx.double() + n).long()"),
         leave("import torch\ns = WeightedRandomSampler(weights.double(), 8)"),
@@ -139,6 +144,7 @@ def _is_array(func: cst.Attribute, site: Site) -> bool:
         leave("eps = torch.finfo(torch.float64).eps"),
         leave("x = torch.zeros(3, dtype=torch.float64, device='cpu')"),
         leave("x = x.cpu().to(torch.float64)"),
+        leave("if device.type == 'cpu': dtype = torch.float64"),
         leave("x = x.to('cpu', torch.float64)"),
         leave("bits = x.view(torch.float64)"),
         leave(
