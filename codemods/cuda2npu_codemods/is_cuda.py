@@ -9,7 +9,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.devices import guards_by_device, is_negated
-from cuda2npu_codemods.expressions import is_device
+from cuda2npu_codemods.expressions import is_device, terminal
 from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import
 from cuda2npu_codemods.placement import is_foreign
 from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
@@ -32,6 +32,7 @@ from cuda2npu_codemods.scripted import is_scripted
         rewrite("b, on = x.shape[0], q.is_cuda", "b, on = x.shape[0], q.is_npu"),
         leave("self.is_cuda = device.type == 'cpu'\nif self.is_cuda: pass"),
         leave("if src.is_cuda(): pass"),
+        leave("if get_platform().is_cuda: import fast"),
         leave(
             "from graphs import Graph\ndef f(g: Graph): return g.is_cuda",
             beside={"graphs.py": "class Graph:\n    @property\n    def is_cuda(self): return 1"},
@@ -70,8 +71,8 @@ def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
         return False
     if isinstance(parent, cst.Call) and parent.func is node:
         return False  # a tensor's is_cuda is no method
-    if is_foreign(site, node.value):
-        return False
+    if is_foreign(site, node.value) or "platform" in (terminal(node.value) or "").lower():
+        return False  # current_platform.is_cuda asks which machine this is, not where a tensor is
     if is_own(site, "is_cuda", node.value) or is_torch(site, node.value):
         return is_torch(site, node.value)
     own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
