@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from cuda2npu.rule import Site
 from cuda2npu_codemods.kernels import (
@@ -64,19 +65,24 @@ def _keeps_kernel(site: Site) -> bool:
     device ask which kind of object it has.
     """
     owner = next((scope for scope in site.enclosing if isinstance(scope, ast.ClassDef)), None)
-    return owner is not None and any(
+    return owner is not None and _makes_kernel(owner, site.file.tree)
+
+
+@lru_cache(maxsize=4)
+def _makes_kernel(owner: ast.ClassDef, tree: ast.Module) -> bool:
+    return any(
         isinstance(node, ast.If)
         and _polarity(node.test, _is_device_test) is False
-        and any(_keeps_package(inner, site) for part in node.body for inner in ast.walk(part))
+        and any(_keeps_package(inner, tree) for part in node.body for inner in ast.walk(part))
         for node in ast.walk(owner)
     )
 
 
-def _keeps_package(node: ast.AST, site: Site) -> bool:
+def _keeps_package(node: ast.AST, tree: ast.Module) -> bool:
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return False
     kept = any(ast.unparse(target).startswith("self.") for target in node.targets)
-    return kept and uses_package([node.value.func], site.file.tree)
+    return kept and uses_package([node.value.func], tree)
 
 
 def _is_answer_for_faiss(value: ast.AST) -> bool:

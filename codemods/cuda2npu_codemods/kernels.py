@@ -65,7 +65,8 @@ def _is_gpu_function(node: ast.AST, tree: ast.Module) -> bool:
 @lru_cache(maxsize=4)
 def defines_numba_kernel(tree: ast.Module) -> bool:
     """``@cuda.jit``: what the file asks about devices, it asks for kernels that need CUDA."""
-    return any(
+    brought = any(name.startswith("numba") for name in imported(tree).values())
+    return brought and any(
         ast.unparse(decorator).startswith(("cuda.jit", "numba.cuda.jit"))
         and any(_is_packaged(part, tree) for part in ast.walk(decorator))
         for node in ast.walk(tree)
