@@ -91,6 +91,7 @@ PACK = Pack(
         "cuda2npu_codemods.environment",
         "cuda2npu_codemods.command_lines",
         "cuda2npu_codemods.hardware",
+        "cuda2npu_codemods.nvidia_libraries",
         "cuda2npu_codemods.messages",
         "cuda2npu_codemods.checkpoints",
         "cuda2npu_codemods.indices",

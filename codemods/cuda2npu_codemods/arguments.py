@@ -79,7 +79,7 @@ _BACKEND_ARGUMENTS = {
     "deepspeed.comm.init_distributed": 0,
 }
 _BACKEND_METHODS = {"init_process_group": 0, "new_group": 2}
-_OTHER_COLLECTIVES = ("horovod", "ray.util.collective", "ray.experimental", "chainermn")
+_OTHER_COLLECTIVES = ("horovod", "ray.util.collective", "ray.experimental", "chainermn", "vllm")
 """Packages whose ``backend="nccl"`` is no process group of torch."""
 _DEVICE_METHODS = frozenset({"to", "cuda", "to_empty", "set_default_device", "init_device_mesh"})
 _STRING_METHODS = frozenset(

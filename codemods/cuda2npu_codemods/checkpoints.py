@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.expressions import terminal
 from cuda2npu_codemods.occurrences import imported
+from cuda2npu_codemods.restoring import only_restores
 from cuda2npu_codemods.triggers import LOAD_WORDS, PARALLEL_WORDS, PIN_WORDS
 
 
@@ -48,23 +51,39 @@ def _with_argument(
             "import torch\ns = torch.load(\n    path,\n)",
             'import torch\ns = torch.load(\n    path,\n    map_location="cpu",\n)',
         ),
+        rewrite(
+            "import torch\nnet.load_state_dict(torch.load(path))\nnet.eval()",
+            'import torch\nnet.load_state_dict(torch.load(path, map_location="cpu"))\nnet.eval()',
+        ),
         leave("torch.load(path, map_location='cpu')"),
         leave("torch.load(path, device)"),
         leave("torch.load(path, **options)"),
         leave("json.load(file)"),
+        leave(
+            "import torch\nclass XLAStrategy:\n    def load(self, path): return torch.load(path)"
+        ),
     ),
 )
 def load_without_map_location(node: cst.Call, site: Site) -> Fix | None:
     if site.name(node.func) not in ("torch.load", "torch.jit.load") or not node.args:
         return None
+    if any(re.search("XLA|xla", getattr(scope, "name", "")) for scope in site.enclosing):
+        return None  # what a TPU's strategy saves and loads is no CUDA's
     positional = [arg for arg in node.args if arg.keyword is None]
     if any(arg.star for arg in node.args) or len(positional) > 1:
         return None
     if site.argument(node, "map_location") is not None:
         return None
-    return Fix(_with_argument(node, node.args[-1], "map_location", "cpu"), imports=())
+    edits = _with_argument(node, node.args[-1], "map_location", "cpu")
+    if site.name(node.func) == "torch.load" and only_restores(site):
+        return Fix(edits, _ONLY_FILLS, level=FixLevel.SAFE, imports=())
+    return Fix(edits, imports=())
 
 
+_ONLY_FILLS = (
+    "without map_location a checkpoint that was saved on a GPU asks for CUDA and fails on an NPU "
+    "machine. This one only fills what load_state_dict is called on, so that the CPU will do"
+)
 _PARALLEL = (
     "torch.nn.DataParallel",
     "torch.nn.parallel.DataParallel",
@@ -86,6 +105,7 @@ _PARALLEL = (
         report("import torch.nn as nn\nmodel = nn.DataParallel(model)"),
         report("from torch.nn import DataParallel\nmodel = DataParallel(model).cuda()"),
         report("from torch.nn import DataParallel as DP"),
+        leave("from torch.nn import DataParallel as DP\nok = isinstance(model, DP)"),
         leave("import torch.nn as nn\nok = isinstance(model, nn.DataParallel)"),
         leave("import torch.nn as nn\nm = nn.parallel.DistributedDataParallel(m)"),
     ),
@@ -95,8 +115,11 @@ def data_parallel(node: cst.Call | cst.ImportFrom, site: Site) -> Report | None:
     if isinstance(node, cst.Call):
         return Report() if site.name(node.func) in _PARALLEL else None
     aliases = () if isinstance(node.names, cst.ImportStar) else node.names
-    renamed = any(alias.asname is not None for alias in aliases)
-    return Report() if renamed and set(imported(node)) & set(_PARALLEL) else None
+    renamed = [terminal(alias.asname.name) for alias in aliases if alias.asname is not None]
+    if not renamed or not set(imported(node)) & set(_PARALLEL):
+        return None
+    used = any(len(re.findall(rf"\b{name}\b", site.file.text)) > 1 for name in renamed)
+    return None if used else Report()  # the calls are found by themselves
 
 
 _LAST_WITHOUT_ACCELERATOR = (2, 7)

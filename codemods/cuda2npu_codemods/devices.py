@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
-from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu.rule import Fix, FixLevel, Site, leave, rewrite, rule
 from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.default_types import sets_default_type
 from cuda2npu_codemods.device_parts import part_edits
@@ -50,6 +48,15 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND)
         rewrite('d = torch.device(type="cuda", index=1)', 'd = torch.device(type="npu", index=1)'),
         rewrite('x = x.cuda("cuda")', 'x = x.npu("npu")'),
         rewrite('torch.cuda.synchronize("cuda")', 'torch.npu.synchronize("npu")'),
+        leave("key = f\"{'cuda' if cuda else 'cpu'}_time_total\""),
+        rewrite(
+            "print(f\"on {'cuda' if cuda else 'cpu'}\")",
+            "print(f\"on {'npu' if cuda else 'cpu'}\")",
+        ),
+        leave(
+            "def _choose_auto_accelerator():\n    if has_mps: return 'mps'\n"
+            "    if has_gpu: return 'cuda'\n    return 'cpu'"
+        ),
         leave('import xgboost\nm = xgboost.XGBClassifier(device="cuda")'),
         leave('import requests, torch\nrequests.post(u, json={"device": "cuda"})'),
         rewrite(
@@ -245,10 +252,10 @@ def _siblings(element: cst.Element, site: Site) -> set[str]:
 
 def _guards_kernel(node: cst.CSTNode, site: Site) -> bool:
     comparison = comparison_of(node, site)
-    return comparison is not None and _test_guards_kernel(comparison, site)
+    return comparison is not None and guards_by_device(comparison, site)
 
 
-def _test_guards_kernel(comparison: cst.Comparison, site: Site) -> bool:
+def guards_by_device(comparison: cst.Comparison, site: Site) -> bool:
     """What runs on other accelerators too, ``in ("cuda", "xpu")``, is no kernel for CUDA."""
     sides = [comparison.left, *(target.comparator for target in comparison.comparisons)]
     if any(OTHER_ACCELERATORS & set(strings(side)) for side in sides):
@@ -370,31 +377,3 @@ def tensor_type_string(node: cst.SimpleString, site: Site) -> Fix | None:
         return Fix({node: renamed})
     message = "DoubleTensor on the NPU becomes FloatTensor: float64 results turn float32"
     return Fix({node: with_value(renamed, "Double", "Float")}, message, level=FixLevel.NUMERICS)
-
-
-@rule(
-    "NPU114",
-    "kernel-guard-device-type",
-    on=cst.Comparison,
-    words=("cuda",),
-    fix=FixLevel.NONE,
-    why="this device test guards a CUDA kernel and was left, so that the portable branch runs "
-    "on the NPU; check that there is one, or port the kernel",
-    quiet=True,
-    examples=(
-        report('if x.device.type == "cuda":\n    y = bias_act_cuda.forward(x)'),
-        report("import lib\non = lib.has_cucim and x.device.type == 'cuda'"),
-        report(
-            "no_cuda = any(t.device.type != 'cuda' for t in ts)\n"
-            "if no_cuda or slow:\n    y = ref(x)\nelse:\n    y = rwkv_cuda.run(x)"
-        ),
-        leave('if x.device.type == "cuda":\n    x = x.half()'),
-        leave("import lib\non = lib.is_compiling() and x.device.type == 'cuda'"),
-    ),
-)
-def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
-    sides = [node.left, *(target.comparator for target in node.comparisons)]
-    literals = [s for s in sides if re.search(r"['\"]cuda['\"]", site.code(s))]
-    if not literals or not any(is_device(site, side) for side in sides):
-        return None
-    return Report() if _test_guards_kernel(node, site) else None

@@ -108,6 +108,9 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
         leave('print("nccl")'),
         leave('raise ValueError("nccl")'),
         leave("import horovod.torch as hvd\nhvd.init(backend='nccl')"),
+        leave(
+            "from vllm.config import WeightTransferConfig\nc = WeightTransferConfig(backend='nccl')"
+        ),
         leave('from ray.util import collective\ncollective.init(backend="nccl")'),
         leave('attn_backend = "nccl"'),
         leave("def f(g):\n    a = get_backend(g) == 'nccl'\n    b = get_backend(g) == 'hccl'"),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
 from cuda2npu.rule import Site
-from cuda2npu_codemods.exact import keeps_double, only_on_cpu
-from cuda2npu_codemods.expressions import string, terminal
-from cuda2npu_codemods.numerics import is_array_call
+from cuda2npu_codemods.exact import (
+    follows_dtype,
+    keeps_double,
+    makes_index_later,
+    only_asks,
+    only_on_cpu,
+)
+from cuda2npu_codemods.expressions import outward, string, terminal
+from cuda2npu_codemods.numerics import in_cpu_branch, is_array_call
 
 SET_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 _QUESTIONS = frozenset(
@@ -18,6 +25,8 @@ _QUESTIONS = frozenset(
     "assert_close assertEqual".split()
 )
 """Callees whose dtype argument asks, or means something else than a cast."""
+_BYTES = frozenset("from_filename from_file frombuffer from_buffer memmap".split())
+"""Callees that read bytes which are in double precision already."""
 _NAMES_DTYPE = re.compile(r"dtype|data_?type|(float|tensor|torch)_?type|^type$", re.IGNORECASE)
 
 
@@ -31,33 +40,16 @@ def is_spelled(node: cst.Attribute | cst.Name, site: Site) -> bool:
     return isinstance(node, cst.Attribute) or site.binding(node.value) is None
 
 
-def outward(node: cst.BaseExpression, site: Site) -> tuple[cst.CSTNode, cst.CSTNode | None]:
-    """The expression whose value the node may be, and what takes it."""
-    child: cst.CSTNode = node
-    parent = site.parent(child)
-    while (isinstance(parent, cst.IfExp) and child is not parent.test) or isinstance(
-        parent, cst.BooleanOperation
-    ):
-        child, parent = parent, site.parent(parent)
-    return child, parent
-
-
-def _chosen_for_npu(node: cst.BaseExpression, site: Site) -> bool:
-    """``float32 if is_npu else float64``, or a choice that follows a given dtype."""
-    tests = [site.code(a.test) for a in site.ancestors(node) if isinstance(a, cst.IfExp)]
-    return any(re.search(r"npu|float64|double", test) for test in tests)
-
-
-def _is_asked_by_name(site: Site) -> bool:
+def is_asked_by_name(scopes: Iterable[ast.AST]) -> bool:
     """``def double(self)`` and ``class DoubleStorage`` must do what they are called."""
-    names = (str(getattr(scope, "name", "")).lower() for scope in site.enclosing)
+    names = (str(getattr(scope, "name", "")).lower() for scope in scopes)
     return any("double" in name or "float64" in name for name in names)
 
 
 def casts(node: cst.BaseExpression, site: Site) -> bool:
     """Whether the place that takes a dtype or tensor type makes a tensor of it."""
     child, parent = outward(node, site)
-    if _chosen_for_npu(node, site) or _is_asked_by_name(site):
+    if follows_dtype(node, site) or is_asked_by_name(site.enclosing) or in_cpu_branch(site):
         return False
     if isinstance(parent, cst.Arg):
         call = site.parent(parent)
@@ -70,8 +62,11 @@ def casts(node: cst.BaseExpression, site: Site) -> bool:
         return child is parent.value and _names_dtype(string(parent.key) or "")
     if isinstance(parent, cst.Return):
         function = next(iter(site.enclosing), None)
-        return _names_dtype(getattr(function, "name", ""))
-    return any(_target_casts(target, site) for target in targets(parent))
+        named = _names_dtype(getattr(function, "name", ""))
+        return named and not _answers_for_double(site, function)
+    return not makes_index_later(site, parent) and any(
+        _target_casts(target, site) for target in targets(parent)
+    )
 
 
 def _names_dtype(identifier: str) -> bool:
@@ -80,7 +75,7 @@ def _names_dtype(identifier: str) -> bool:
 
 def _argument_casts(arg: cst.Arg, call: cst.Call, site: Site) -> bool:
     callee = terminal(call.func)
-    if callee in _QUESTIONS or is_array_call(site, call):
+    if callee in _QUESTIONS or _is_file(callee, site, call) or is_array_call(site, call):
         return False
     if arg.keyword is not None:
         return _names_dtype(arg.keyword.value) and not keeps_double(site, call)
@@ -90,16 +85,34 @@ def _argument_casts(arg: cst.Arg, call: cst.Call, site: Site) -> bool:
     if callee in ("to", "type") and isinstance(call.func, cst.Attribute):
         return not keeps_double(site, call)
     return any(
-        position < len(names) and _names_dtype(names[position])
-        for names in _parameters(callee or "", site)
+        position < len(names)
+        and _names_dtype(names[position])
+        and not only_asks(function, names[position])
+        for function, names in _parameters(callee or "", site)
     )
 
 
-def _parameters(callee: str, site: Site) -> Iterator[list[str]]:
-    """The positional parameters of the file's own functions of this name."""
+def _is_file(callee: str | None, site: Site, call: cst.Call) -> bool:
+    return callee in _BYTES or site.argument(call, "filename") is not None
+
+
+def _answers_for_double(site: Site, function: ast.AST | None) -> bool:
+    """``if isinstance(plugin, DoublePrecision): return torch.double``: an entry of a table."""
+    tests = [node for node in ast.walk(function) if isinstance(node, ast.If)] if function else []
+    return any(
+        re.search(r"double|float64|fp64", ast.unparse(node.test), re.IGNORECASE)
+        and any(inner is site.statement for part in node.body for inner in ast.walk(part))
+        for node in tests
+    )
+
+
+def _parameters(
+    callee: str, site: Site
+) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, list[str]]]:
+    """The file's own functions of this name with their positional parameters."""
     for function in site.file.functions(callee):
         names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-        yield names[1:] if names[:1] in (["self"], ["cls"]) else names
+        yield function, names[1:] if names[:1] in (["self"], ["cls"]) else names
 
 
 def targets(parent: cst.CSTNode | None) -> list[cst.BaseExpression]:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import last_name, terminal
+from cuda2npu_codemods.expressions import last_name, outward, terminal
+from cuda2npu_codemods.index_flow import CHOICES, INTEGERS, flows_into_index
 from cuda2npu_codemods.numerics import is_array_call, stays_on_cpu
 
 _FLOAT64 = ("torch.float64", "torch.double")
 _WIDE = (*_FLOAT64, "torch.complex128", "torch.cdouble")
-_INTEGERS = ("torch.long", "torch.int64", "torch.int", "torch.int32")
-_CHOICES = frozenset("argmax argmin argsort sort topk multinomial".split())
-"""What gives an index by itself, whatever the precision."""
 _BETWEEN = ("detach", "contiguous", "clone")
 _SAMPLER = "WeightedRandomSampler"
 
 
 def keeps_double(site: Site, call: cst.Call) -> bool:
     """Whether a tensor of double precision is none of the NPU, or must not lose digits there."""
-    if stays_on_cpu(site, call) or _feeds_sampler(site, call):
+    if stays_on_cpu(site, call) or _feeds_sampler(site, call) or _is_time(site, call):
         return True
     return gives_index(site, call) or _swapped(site, call) is not None
+
+
+def _is_time(site: Site, call: cst.Call) -> bool:
+    """``torch.tensor(time.time(), dtype=torch.float64)``: seconds since 1970."""
+    return any(
+        isinstance(arg.value, cst.Call) and site.name(arg.value.func) == "time.time"
+        for arg in call.args
+    )
 
 
 def gives_index(site: Site, node: cst.CSTNode) -> bool:
@@ -35,7 +42,7 @@ def gives_index(site: Site, node: cst.CSTNode) -> bool:
             name = site.name(call.func) if isinstance(call, cst.Call) else None
             if call is None or not (name or "").startswith("torch."):
                 return False
-            if terminal(getattr(call, "func", None)) in _CHOICES:
+            if terminal(getattr(call, "func", None)) in CHOICES:
                 return False
             node = call
         elif isinstance(parent, cst.Attribute):
@@ -44,20 +51,39 @@ def gives_index(site: Site, node: cst.CSTNode) -> bool:
                 return False
             if _is_integer_cast(method, parent.attr.value, site):
                 return True
-            if parent.attr.value in _CHOICES:
+            if parent.attr.value in CHOICES:
                 return False
             node = method
         elif isinstance(parent, (cst.BinaryOperation, cst.UnaryOperation)):
             node = parent
         else:
-            return False
+            return makes_index_later(site, parent)
+
+
+def follows_dtype(node: cst.BaseExpression, site: Site) -> bool:
+    """``float32 if is_npu else float64``, or a choice that follows a given dtype."""
+    tests = [site.code(a.test) for a in site.ancestors(node) if isinstance(a, cst.IfExp)]
+    return any(re.search(r"npu|float64|double|complex", test) for test in tests)
+
+
+def makes_index_later(site: Site, assignment: cst.CSTNode | None) -> bool:
+    """Whether a statement that follows makes an integer of the variable that is assigned to."""
+    if not isinstance(assignment, (cst.Assign, cst.AnnAssign)):
+        return False
+    targets = assignment.targets if isinstance(assignment, cst.Assign) else (assignment,)
+    names = {target.target.value for target in targets if isinstance(target.target, cst.Name)}
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    function = next((scope for scope in site.enclosing if isinstance(scope, functions)), None)
+    if not names or function is None:
+        return False
+    return flows_into_index(function, names, getattr(site.statement, "end_lineno", 0))
 
 
 def _is_integer_cast(call: cst.Call, method: str, site: Site) -> bool:
     if method in ("long", "int"):
         return not call.args
     named = [site.name(arg.value) for arg in call.args]
-    return method in ("to", "type") and any(name in _INTEGERS for name in named)
+    return method in ("to", "type") and any(name in INTEGERS for name in named)
 
 
 def _feeds_sampler(site: Site, node: cst.CSTNode) -> bool:
@@ -96,6 +122,23 @@ def only_on_cpu(function: ast.AST, parameter: str) -> bool:
         if keyword.arg == "dtype"
     ]
     return bool(uses) and all(use in kept for use in uses)
+
+
+def only_asks(function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> bool:
+    """Whether all that a function does with a dtype is to compare it: a setting by dtype."""
+    nodes = [*ast.walk(function)]
+    uses = {node for node in nodes if isinstance(node, ast.Name) and node.id == parameter}
+    read = {node for node in uses if not isinstance(node.ctx, ast.Store)}
+    return bool(read) and read <= {part for node in nodes for part in _asked(node, function.name)}
+
+
+def _asked(node: ast.AST, own: str) -> tuple[ast.AST, ...]:
+    """What a comparison, a question about a type, ``x.dtype`` or ``super().own(x)`` looks at."""
+    if isinstance(node, ast.Compare):
+        return (node.left, *node.comparators)
+    if isinstance(node, ast.Call) and last_name(node.func) in ("is_tensor", "isinstance", own):
+        return (*node.args, *(keyword.value for keyword in node.keywords))
+    return (node.value,) if isinstance(node, ast.Attribute) and node.attr == "dtype" else ()
 
 
 def _says_cpu(keyword: ast.keyword) -> bool:
@@ -140,10 +183,16 @@ def _move_of(site: Site, node: cst.Call) -> cst.Call | None:
         node = call
 
 
+_TIME = (
+    "a time in seconds takes float64: in float32 it is minutes off. Keep the tensor on the CPU, or "
+    "write whole milliseconds as int64"
+)
+
+
 @rule(
     "NPU416",
     "index-by-float64",
-    on=cst.Call,
+    on=(cst.Call, cst.Attribute),
     words=("float64", "double", "Double"),
     fix=FixLevel.NONE,
     quiet=True,
@@ -152,21 +201,52 @@ def _move_of(site: Site, node: cst.Call) -> cst.Call | None:
     examples=(
         report("import torch\nrow = torch.sqrt(-8 * idx.double() + n).long()"),
         report("import torch\nrow = (idx.to(torch.float64) / 3).floor().to(torch.long)"),
+        report("import time, torch\nt = torch.tensor(time.time(), dtype=torch.float64)"),
+        report(
+            "import torch\ndef f(x, factor):\n"
+            "    divisor = torch.tensor([factor], dtype=torch.float64)\n"
+            "    return torch.floor(x / divisor).long()"
+        ),
+        report(
+            "import torch\ndef f(low, high, mps):\n"
+            "    wide = torch.float32 if mps else torch.float64\n"
+            "    r = torch.rand(3, dtype=wide)\n    r = (r * (high - low)).floor()\n"
+            "    return low + r.long()"
+        ),
+        leave(
+            "import torch\ndef f(x, y):\n    p = x.double()\n    return p.argmax().long(), y.long()"
+        ),
+        leave("import torch\ndef f(x):\n    p = x.double()\n    return (p > 0.5).long()"),
+        leave(
+            "import torch\ndef f(x):\n    i = x.long()\n    x = x.to(torch.float64)\n"
+            "    return i, x.mean()"
+        ),
+        leave(
+            "import torch\ndef f(x):\n"
+            "    t = torch.float64 if x.dtype == torch.float64 else torch.float32\n"
+            "    return torch.arange(3, dtype=t).long()"
+        ),
         leave("import torch\nrow = torch.sqrt(idx.cpu().double() + n).long()"),
         leave("import torch\nrow = net(x.double()).long()"),
         leave("import torch\nbest = x.double().argmax().long()"),
         leave("import torch\ny = x.double()"),
     ),
 )
-def index_by_float64(node: cst.Call, site: Site) -> Report | None:
+def index_by_float64(node: cst.Call | cst.Attribute, site: Site) -> Report | None:
     if not site.file.imports("torch") or "gradcheck" in site.file.text:
         return None
+    if isinstance(node, cst.Attribute):
+        if site.name(node) not in _FLOAT64 or follows_dtype(node, site):
+            return None
+        return Report() if makes_index_later(site, outward(node, site)[1]) else None
     method = isinstance(node.func, cst.Attribute) and node.func.attr.value == "double"
     dtypes = [site.name(arg.value) for arg in node.args]
     if not (method and not node.args) and not any(name in _FLOAT64 for name in dtypes):
         return None
     if is_array_call(site, node) or stays_on_cpu(site, node):
         return None
+    if _is_time(site, node):
+        return Report(_TIME)
     return Report() if gives_index(site, node) else None
 
 

@@ -35,6 +35,17 @@ def terminal(node: cst.CSTNode | None) -> str | None:
     return node.value if isinstance(node, cst.Name) else None
 
 
+def outward(node: cst.BaseExpression, site: Site) -> tuple[cst.CSTNode, cst.CSTNode | None]:
+    """The expression whose value the node may be, and what takes it."""
+    child: cst.CSTNode = node
+    parent = site.parent(child)
+    while (isinstance(parent, cst.IfExp) and child is not parent.test) or isinstance(
+        parent, cst.BooleanOperation
+    ):
+        child, parent = parent, site.parent(parent)
+    return child, parent
+
+
 def string(node: cst.CSTNode | None) -> str | None:
     """The value of a plain string literal."""
     if not isinstance(node, cst.SimpleString):

@@ -15,13 +15,13 @@ from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, r
 from cuda2npu_codemods.dtypes import (
     SET_DEFAULT,
     casts,
+    is_asked_by_name,
     is_spelled,
     needs_double,
-    outward,
     targets,
 )
 from cuda2npu_codemods.exact import keeps_double
-from cuda2npu_codemods.expressions import string, terminal, with_value
+from cuda2npu_codemods.expressions import outward, string, terminal, with_value
 from cuda2npu_codemods.numerics import FLOAT64, is_array_call, on_cpu
 from cuda2npu_codemods.receivers import may_be_own
 
@@ -54,10 +54,16 @@ _WORDS = ("float64", "double", "Double")
         leave("import torch\na = x.squeeze(0).double().numpy()"),
         leave("import torch\nimport numpy as np\na = np.asarray(x.double())"),
         leave("import torch\nh = x.cpu()\ny = h.double()"),
+        leave("import torch\nif big and x.device.type == 'cpu':\n    x = x.double()"),
+        rewrite(
+            "import torch\nif big or x.device.type == 'cpu':\n    x = x.double()",
+            "import torch\nif big or x.device.type == 'cpu':\n    x = x.float()",
+        ),
         leave("import torch\nx = torch.ones(3, device='cpu').double()"),
         leave("import torch\nrow = torch.sqrt(-8 * idx.double() + n).long()"),
         leave("import torch\ns = WeightedRandomSampler(weights.double(), 8)"),
         leave("import torch\nclass A:\n    def double(self): pass\n    def f(self): A().double()"),
+        leave("import torch\ndef to_double(x): return torch.from_numpy(x).double()"),
         leave("import torch\nimport numpy as np\ny = np.double(x)"),
         leave("import torch\nfrom torch.autograd import gradcheck\ngradcheck(f, x.double())"),
         leave("y = x.double()"),
@@ -74,6 +80,8 @@ def double_call(node: cst.Call, site: Site) -> Fix | None:
     if not isinstance(func, cst.Attribute) or func.attr.value != "double" or node.args:
         return None
     if site.file.defines_method("double") or keeps_double(site, node) or _is_array(func, site):
+        return None
+    if is_asked_by_name(site.enclosing[:1]):
         return None
     edits = {func.attr: cst.Name("float")}
     owner = may_be_own(site, "double", func.value)
@@ -136,6 +144,7 @@ def _is_array(func: cst.Attribute, site: Site) -> bool:
         leave("eps = torch.finfo(torch.float64).eps"),
         leave("x = torch.zeros(3, dtype=torch.float64, device='cpu')"),
         leave("x = x.cpu().to(torch.float64)"),
+        leave("if device.type == 'cpu': dtype = torch.float64"),
         leave("x = x.to('cpu', torch.float64)"),
         leave("bits = x.view(torch.float64)"),
         leave(
@@ -146,12 +155,35 @@ def _is_array(func: cst.Attribute, site: Site) -> bool:
             "def f(x, dtype=torch.float64):\n    return torch.eye(4, dtype=dtype)",
             "def f(x, dtype=torch.float32):\n    return torch.eye(4, dtype=dtype)",
         ),
+        rewrite(
+            "def f(x, dtype): return x.to(dtype) == x\nf(3, torch.float64)",
+            "def f(x, dtype): return x.to(dtype) == x\nf(3, torch.float32)",
+        ),
         leave("import numpy as np\nx = np.zeros(3, dtype=np.float64)"),
         leave("x = x.astype('float64')"),
         leave("dtype = torch.float32 if is_npu else torch.float64"),
         leave("class A:\n    def double(self): return self.to(torch.double)"),
         leave("class DoubleStore:\n    def dtype(self): return torch.double"),
         leave("d = torch.float64 if x.dtype == torch.float64 else torch.float32"),
+        leave("dtype = torch.float32 if z.dtype == torch.complex64 else torch.float64"),
+        leave("m = MemoryMappedTensor.from_filename(f, shape=s, dtype=torch.float64)"),
+        leave("m = MemoryMappedTensor.empty(s, dtype=torch.float64, filename=f)"),
+        leave("x = torch.frombuffer(data, dtype=torch.float64)"),
+        leave(
+            "def dtype_of(plugin):\n    if isinstance(plugin, DoublePrecision): return torch.double"
+        ),
+        leave(
+            "class Tolerance:\n    @classmethod\n    def value(cls, dtype):\n"
+            "        if torch.is_tensor(dtype): dtype = dtype.dtype\n"
+            "        return cls.low if dtype == torch.float else cls.high\n"
+            "    def __init__(self): self.old = self.__class__.value(torch.double)\n"
+            "class Wide(Tolerance):\n"
+            "    @classmethod\n    def value(cls, dtype=None): return super().value(dtype=dtype)"
+        ),
+        leave(
+            "def f(n):\n    kind = torch.float32\n    if n > 2**24: kind = torch.float64\n"
+            "    ids = torch.arange(n, dtype=kind)\n    return ids.max().long()"
+        ),
         leave("def test(dtypes=[torch.float32, torch.float64]): pass"),
         leave("ok = torch.autograd.gradcheck(f, torch.ones(2, dtype=torch.float64))"),
     ),

@@ -10,9 +10,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from cuda2npu.rule import Site
-from cuda2npu_codemods.kernels import is_library_flag, uses_kernel, uses_package
+from cuda2npu_codemods.kernels import (
+    defines_numba_kernel,
+    is_library_flag,
+    uses_kernel,
+    uses_package,
+    wraps_kernel,
+)
 
 Test = Callable[[ast.expr], bool]
 
@@ -26,14 +33,18 @@ def guards_kernel(site: Site, negated: bool = False) -> bool:
     statement, tree = site.statement, site.file.tree
     if isinstance(statement, ast.Assert):
         return uses_kernel(site.following, tree)
-    if _asks_for_library(statement, tree):
+    if _asks_for_library(statement, tree) or defines_numba_kernel(tree) or _keeps_kernel(site):
         return True
     if isinstance(statement, ast.If):
+        if negated and wraps_kernel(site.following, tree):
+            return True  # what CUDA's kernel does by itself is done here for all others
         if not negated and _asks_for_kernel(statement.test):
             return True
         return uses_kernel(_selected(statement, site.following, negated), tree)
     if isinstance(statement, (ast.Return, ast.Assign, ast.Expr)) and statement.value is not None:
         if any(uses_kernel([arm], tree) for arm in _arms(statement.value, negated)):
+            return True
+        if _is_answer_for_faiss(statement.value):
             return True
         return any(uses_kernel(arm, tree) for arm in _flagged(site))
     return False
@@ -45,6 +56,43 @@ def _selected(statement: ast.If, following: Iterable[ast.stmt], negated: bool) -
         return statement.body
     leaves = isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue))
     return [*statement.orelse, *(following if leaves else ())]
+
+
+def _keeps_kernel(site: Site) -> bool:
+    """Whether the class keeps an object of CUDA that it makes behind such a test.
+
+    ``if device.type == "cuda": self.tree = CudaTree(device)``: the class's other tests of the
+    device ask which kind of object it has.
+    """
+    owner = next((scope for scope in site.enclosing if isinstance(scope, ast.ClassDef)), None)
+    return owner is not None and _makes_kernel(owner, site.file.tree)
+
+
+@lru_cache(maxsize=4)
+def _makes_kernel(owner: ast.ClassDef, tree: ast.Module) -> bool:
+    return any(
+        isinstance(node, ast.If)
+        and _polarity(node.test, _is_device_test) is False
+        and any(_keeps_package(inner, tree) for part in node.body for inner in ast.walk(part))
+        for node in ast.walk(owner)
+    )
+
+
+def _keeps_package(node: ast.AST, tree: ast.Module) -> bool:
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return False
+    kept = any(ast.unparse(target).startswith("self.") for target in node.targets)
+    return kept and uses_package([node.value.func], tree)
+
+
+def _is_answer_for_faiss(value: ast.AST) -> bool:
+    """``FaissKMeans(gpu=x.device.type == "cuda")``: faiss has its own kernels or none."""
+    return any(
+        isinstance(call, ast.Call)
+        and "faiss" in ast.unparse(call.func).lower()
+        and any(_polarity(keyword.value, _is_device_test) is not None for keyword in call.keywords)
+        for call in ast.walk(value)
+    )
 
 
 _KERNEL_FLAG = re.compile(r"(\w+_)?(fused|kernel|triton|flash|custom_op)(_\w+)?")
@@ -170,16 +218,17 @@ def _is_device_test(node: ast.expr) -> bool:
 
 def _flagged(site: Site) -> Iterator[list[ast.AST]]:
     """What a variable selects to which the statement assigns a device test."""
-    statement = site.statement
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+    statement, tree = site.statement, site.file.tree
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(statement, ast.Assign) or not isinstance(target, (ast.Name, ast.Attribute)):
         return
-    name, tree = statement.targets[0].id, site.file.tree
+    name = ast.unparse(target)
     first = _polarity(statement.value, _is_device_test)
     if first is None or isinstance(statement.value, ast.IfExp):
         return
 
     def reads(node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and node.id == name
+        return isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name
 
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     scope = next((node for node in site.enclosing if isinstance(node, functions)), tree)

@@ -1,4 +1,4 @@
-"""Questions about NVIDIA hardware and its libraries."""
+"""Questions about NVIDIA hardware."""
 
 from __future__ import annotations
 
@@ -9,24 +9,16 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import matched, string, strings, terminal
+from cuda2npu_codemods.expressions import matched, strings, terminal
 from cuda2npu_codemods.occurrences import (
-    imported,
-    is_below,
-    is_first_import,
-    is_typing_only,
     looped,
     tests_of,
 )
 from cuda2npu_codemods.triggers import (
     CAPABILITY_WORDS,
     GPU_NAME_WORDS,
-    LIBRARY_WORDS,
-    NVML_WORDS,
     PEAK_FLOPS,
-    PRIVATE_WORDS,
     PROPERTY_WORDS,
-    SMI_WORDS,
     VERSION_WORDS,
 )
 
@@ -74,6 +66,12 @@ def _asks(site: Site, node: cst.CSTNode, function: str) -> bool:
             "s = f'compute capability {torch.cuda.get_device_capability()}'",
             "s = f'compute capability {torch.npu.get_device_capability()}'",
         ),
+        rewrite(
+            "import torch\n"
+            "c = torch.cuda.get_device_capability() if torch.cuda.is_available() else None",
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            "c = torch.npu.get_device_capability() if torch.npu.is_available() else None",
+        ),
         leave("def f(self): return self.get_device_capability()"),
     ),
 )
@@ -84,9 +82,17 @@ def device_capability(node: cst.Call, site: Site) -> Fix | Report | None:
     if isinstance(node.func, cst.Attribute) and site.name(node.func.value) == "torch.cuda":
         module = node.func.value
         if isinstance(module, cst.Attribute):
-            shown = isinstance(site.parent(node), cst.FormattedStringExpression)
-            return Fix({module.attr: cst.Name("npu")}, level=FixLevel.SAFE if shown else None)
-    return None if isinstance(site.parent(node), cst.FormattedStringExpression) else Report()
+            level = FixLevel.SAFE if _may_be_none(node, site) else None
+            return Fix({module.attr: cst.Name("npu")}, level=level)
+    return None if _may_be_none(node, site) else Report()
+
+
+def _may_be_none(node: cst.Call, site: Site) -> bool:
+    """Whether what takes the value is a text, or is given None elsewhere by the same expression."""
+    parent = site.parent(node)
+    if isinstance(parent, cst.IfExp):
+        return "None" in (site.code(parent.body), site.code(parent.orelse))
+    return isinstance(parent, cst.FormattedStringExpression)
 
 
 _EMPTY_PROPERTIES = re.compile(
@@ -284,111 +290,3 @@ def _peaks(node: cst.CSTNode) -> Iterator[cst.Float]:
         yield node
     for child in node.children:
         yield from _peaks(child)
-
-
-_NVML = (
-    "pynvml",
-    "py3nvml",
-    "nvidia_smi",
-    "cuda.cudart",
-    "cuda.cuda",
-    "cuda.bindings",
-    "cuda.nvrtc",
-)
-
-
-@rule(
-    "NPU135",
-    "nvidia-library-import",
-    on=(cst.Import, cst.ImportFrom, cst.Call),
-    words=NVML_WORDS,
-    fix=FixLevel.NONE,
-    why="this library speaks to the NVIDIA driver, which an NPU machine lacks: read memory with "
-    "torch.npu.mem_get_info(), load with torch.npu.utilization(), everything else with npu-smi",
-    examples=(
-        report("import torch\nimport pynvml"),
-        report("import torch\nfrom cuda import cudart"),
-        report("import torch\nnvml = __import__('pynvml')"),
-        leave("import torch\nfrom .cuda import cudart"),
-        leave("import torch\nfrom numba import cuda"),
-    ),
-)
-def nvidia_library_import(
-    node: cst.Import | cst.ImportFrom | cst.Call, site: Site
-) -> Report | None:
-    if isinstance(node, cst.Call):
-        called = terminal(node.func) in ("__import__", "import_module") and node.args
-        return Report() if called and string(node.args[0].value) in _NVML else None
-    if not any(is_below(name, _NVML) for name in imported(node)):
-        return None
-    if is_typing_only(site) or not is_first_import(site, _NVML):
-        return None
-    return Report() if site.file.imports("torch") else None
-
-
-_COMMANDS = ("run", "Popen", "call", "check_call", "check_output", "system", "popen", "getoutput")
-
-
-@rule(
-    "NPU136",
-    "nvidia-smi",
-    on=cst.SimpleString,
-    words=SMI_WORDS,
-    fix=FixLevel.NONE,
-    why="nvidia-smi does not exist on an NPU machine: call npu-smi info, whose output differs, "
-    "or ask torch.npu.mem_get_info() and torch.npu.utilization()",
-    examples=(
-        report("import subprocess\nsubprocess.check_output(['nvidia-smi', '-L'])"),
-        report("import os\nos.system('nvidia-smi')"),
-        leave("print('run nvidia-smi to see it')"),
-    ),
-)
-def nvidia_smi(node: cst.SimpleString, site: Site) -> Report | None:
-    if not re.match(r"(\S*/)?nvidia-smi\b", string(node) or ""):
-        return None
-    for ancestor in site.ancestors(node):
-        if isinstance(ancestor, cst.Call):
-            callee = terminal(ancestor.func)
-            return Report() if callee in (*_COMMANDS, "which") else None
-        if isinstance(ancestor, cst.Assign):
-            name = terminal(ancestor.targets[0].target) or ""
-            return Report() if re.search(r"cmd|command|args", name, re.I) else None
-    return None
-
-
-@rule(
-    "NPU137",
-    "cuda-library-handle",
-    on=cst.Call,
-    words=LIBRARY_WORDS,
-    fix=FixLevel.NONE,
-    why="this loads a library of the CUDA toolkit, which an NPU machine lacks; ask torch.npu "
-    "instead, or call the ascendcl library",
-    examples=(
-        report("import ctypes\nlib = ctypes.CDLL('libcudart.so')"),
-        leave("import ctypes\nlib = ctypes.CDLL('libm.so')"),
-    ),
-)
-def cuda_library_handle(node: cst.Call, site: Site) -> Report | None:
-    if terminal(node.func) not in ("CDLL", "LoadLibrary", "find_library", "load_library", "WinDLL"):
-        return None
-    first = string(node.args[0].value) if node.args else None
-    return Report() if re.match(r"(\S*/)?(lib)?(cuda|nvrtc|nccl|nvcuda)", first or "") else None
-
-
-@rule(
-    "NPU138",
-    "private-cuda-binding",
-    on=cst.Attribute,
-    words=PRIVATE_WORDS,
-    fix=FixLevel.NONE,
-    why="a private function of the CUDA build of torch: torch_npu has none of that name. Use the "
-    "public torch.npu function for it",
-    examples=(
-        report("torch._C._cuda_setRNGState(state)"),
-        leave("ok = hasattr(torch._C, '_cuda_setRNGState')"),
-    ),
-)
-def private_cuda_binding(node: cst.Attribute, site: Site) -> Report | None:
-    name = site.name(node) or ""
-    return Report() if re.fullmatch(r"torch\._C\._(cuda_\w+|Cuda\w+|cudart\w*)", name) else None

@@ -11,7 +11,7 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.expressions import string, with_value
 from cuda2npu_codemods.keywords import is_spread_only
-from cuda2npu_codemods.numerics import BILINEAR, on_cpu
+from cuda2npu_codemods.numerics import BILINEAR, in_cpu_branch, on_cpu
 
 _INTERPOLATE = "input size scale_factor mode align_corners recompute_scale_factor antialias".split()
 _POSITIONS: Mapping[str, Sequence[str]] = {
@@ -146,6 +146,10 @@ def _nearest(value: cst.BaseExpression, site: Site) -> dict[cst.CSTNode, cst.CST
         leave("import torch.nn.functional as F\nF.interpolate(x[None], s, mode='trilinear')"),
         leave("import torch.nn.functional as F\nF.grid_sample(x, g, mode='bilinear')"),
         leave("import torch.nn.functional as F\nF.interpolate(x.cpu(), s, mode='bilinear')"),
+        leave(
+            "import torch.nn.functional as F\n"
+            "if x.device.type == 'cpu': y = F.interpolate(x, s, mode='bilinear')"
+        ),
         leave("import torch.nn.functional as F\nF.interpolate(x, s, mode=self.mode)"),
         leave("import torch.nn.functional as F\nF.interpolate(x, s, mode='bilinear', **kw)"),
         leave("import torchvision.transforms.functional as F\nF.resize(x, s, 'bilinear')"),
@@ -166,6 +170,8 @@ def bilinear_resize(node: cst.Call, site: Site) -> Fix | None:
 
 
 def _resizes_on_cpu(arguments: Arguments, site: Site) -> bool:
+    if in_cpu_branch(site):
+        return True
     return any(name == "input" and on_cpu(site, arg.value) for name, arg in arguments)
 
 

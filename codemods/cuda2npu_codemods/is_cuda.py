@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.devices import is_negated
+from cuda2npu_codemods.devices import guards_by_device, is_negated
+from cuda2npu_codemods.expressions import is_device, terminal
 from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import
 from cuda2npu_codemods.placement import is_foreign
 from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
@@ -30,6 +32,7 @@ from cuda2npu_codemods.scripted import is_scripted
         rewrite("b, on = x.shape[0], q.is_cuda", "b, on = x.shape[0], q.is_npu"),
         leave("self.is_cuda = device.type == 'cpu'\nif self.is_cuda: pass"),
         leave("if src.is_cuda(): pass"),
+        leave("if get_platform().is_cuda: import fast"),
         leave(
             "from graphs import Graph\ndef f(g: Graph): return g.is_cuda",
             beside={"graphs.py": "class Graph:\n    @property\n    def is_cuda(self): return 1"},
@@ -68,8 +71,8 @@ def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
         return False
     if isinstance(parent, cst.Call) and parent.func is node:
         return False  # a tensor's is_cuda is no method
-    if is_foreign(site, node.value):
-        return False
+    if is_foreign(site, node.value) or "platform" in (terminal(node.value) or "").lower():
+        return False  # current_platform.is_cuda asks which machine this is, not where a tensor is
     if is_own(site, "is_cuda", node.value) or is_torch(site, node.value):
         return is_torch(site, node.value)
     own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
@@ -120,6 +123,22 @@ def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
             "    def forward(ctx, x): return lib.run_cuda(x)\nrun = F.apply\n"
             "def f(x):\n    if not x.is_cuda: raise ValueError\n    return run(x)"
         ),
+        report(
+            "import torch, rnnt\nclass F(torch.autograd.Function):\n"
+            "    def forward(ctx, x): return (rnnt.loss_gpu if x.is_cuda else rnnt.loss_cpu)(x)\n"
+            "class Loss:\n    def __init__(self): self.loss = F.apply\n"
+            "    def forward(self, y):\n"
+            "        if not y.is_cuda: y = y.log_softmax(-1)\n        return self.loss(y)"
+        ),
+        report(
+            "import torch\nfrom numba import cuda\n@cuda.jit()\ndef kernel(x): pass\n"
+            "def fits(x):\n    if not x.is_cuda: return False\n    return len(x) > 8"
+        ),
+        leave(
+            "import torch\nclass F(torch.autograd.Function):\n"
+            "    def forward(ctx, x): return x\n"
+            "def f(y):\n    if not y.is_cuda: y = y.float()\n    return F.apply(y)"
+        ),
         leave("if x.is_cuda:\n    y = x.half()"),
         leave("def f(x, mask):\n    if mask is not None and mask.is_cuda: x = x.cuda()"),
         leave("import lib\nif lib.has_native_amp and x.is_cuda: x = x.half()"),
@@ -131,6 +150,40 @@ def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
     if not _is_tensor_property(node, site):
         return None
     return Report() if guards_kernel(site, is_negated(node, site)) else None
+
+
+@rule(
+    "NPU114",
+    "kernel-guard-device-type",
+    on=cst.Comparison,
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    why="this device test guards a CUDA kernel and was left, so that the portable branch runs "
+    "on the NPU; check that there is one, or port the kernel",
+    quiet=True,
+    examples=(
+        report('if x.device.type == "cuda":\n    y = bias_act_cuda.forward(x)'),
+        report("import lib\non = lib.has_cucim and x.device.type == 'cuda'"),
+        report(
+            "no_cuda = any(t.device.type != 'cuda' for t in ts)\n"
+            "if no_cuda or slow:\n    y = ref(x)\nelse:\n    y = rwkv_cuda.run(x)"
+        ),
+        report(
+            "from lib._ext import CudaTree\nclass Sampler:\n    def start(self, device):\n"
+            "        if device.type == 'cuda': self.tree = CudaTree(device)\n"
+            "    def sample(self, x):\n        return x.sum() if x.device.type == 'cuda' else x"
+        ),
+        report("k = FaissKMeans(gpu=device.type == 'cuda')"),
+        leave('if x.device.type == "cuda":\n    x = x.half()'),
+        leave("import lib\non = lib.is_compiling() and x.device.type == 'cuda'"),
+    ),
+)
+def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
+    sides = [node.left, *(target.comparator for target in node.comparisons)]
+    literals = [s for s in sides if re.search(r"['\"]cuda['\"]", site.code(s))]
+    if not literals or not any(is_device(site, side) for side in sides):
+        return None
+    return Report() if guards_by_device(node, site) else None
 
 
 @rule(
@@ -154,6 +207,11 @@ def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
         report(
             "import pynvml\ndef f():\n    on = torch.cuda.is_available()\n"
             "    if not on: return\n    pynvml.nvmlInit()"
+        ),
+        report(
+            "class Monitor:\n    def __init__(self):\n"
+            "        self.on = torch.cuda.is_available()\n"
+            "        if self.on:\n            import pynvml\n            pynvml.nvmlInit()"
         ),
         leave("on = torch.cuda.is_available()\nif on: model.cuda()"),
         leave("import pynvml\nif torch.cuda.is_available():\n    pynvml.nvmlInit()\n    m.cuda()"),

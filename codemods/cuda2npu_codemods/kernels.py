@@ -22,6 +22,8 @@ _PACKAGES = frozenset(
     "cupy cupyx cudf cuml cugraph cucim kvikio pynvml pycuda torch_scatter torch_sparse".split()
 )
 """Packages that run on CUDA only, or whose kernels do."""
+_EXTENSION_CLASS = re.compile(r"(\w*\.)*_\w+\.Cuda[A-Z]\w*")
+"""``torchrl._torchrl.CudaSumSegmentTree``: a class of a compiled module."""
 _BUILDS = ("CUDAExtension", "load_inline")
 
 
@@ -38,13 +40,39 @@ def uses_kernel(nodes: Iterable[ast.AST], tree: ast.Module) -> bool:
     )
 
 
+def wraps_kernel(nodes: Iterable[ast.AST], tree: ast.Module) -> bool:
+    """Whether any of the nodes calls a function of the file that tests the device for a kernel."""
+    return any(_is_wrapper(inner, tree) for node in nodes for inner in ast.walk(node))
+
+
 def _is_wrapper(node: ast.AST, tree: ast.Module) -> bool:
     """An autograd function of the file around a kernel, or ``rnnt.loss_gpu`` of an import."""
-    if isinstance(node, ast.Attribute) and node.attr.endswith("_gpu"):
-        owner = imported(tree).get(getattr(node.value, "id", ""), "torch")
-        foreign = owner.partition(".")[0] != "torch"
-        return foreign and named(node.attr.removesuffix("gpu") + "cuda")
+    if isinstance(node, ast.Attribute) and _last(node.value) == "self":
+        return f"self.{node.attr}" in _autograd_kernels(tree)
+    if isinstance(node, ast.Attribute):
+        return _is_gpu_function(node, tree)
     return isinstance(node, ast.Name) and node.id in _autograd_kernels(tree)
+
+
+def _is_gpu_function(node: ast.AST, tree: ast.Module) -> bool:
+    if not isinstance(node, ast.Attribute) or not node.attr.endswith("_gpu"):
+        return False
+    owner = imported(tree).get(getattr(node.value, "id", ""), "torch")
+    foreign = owner.partition(".")[0] != "torch"
+    return foreign and named(node.attr.removesuffix("gpu") + "cuda")
+
+
+@lru_cache(maxsize=4)
+def defines_numba_kernel(tree: ast.Module) -> bool:
+    """``@cuda.jit``: what the file asks about devices, it asks for kernels that need CUDA."""
+    brought = any(name.startswith("numba") for name in imported(tree).values())
+    return brought and any(
+        ast.unparse(decorator).startswith(("cuda.jit", "numba.cuda.jit"))
+        and any(_is_packaged(part, tree) for part in ast.walk(decorator))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+    )
 
 
 def uses_package(nodes: Iterable[ast.AST], tree: ast.Module) -> bool:
@@ -82,6 +110,8 @@ def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
 def _in_package(dotted: str) -> bool:
     if dotted.partition(".")[0] in ("torch_scatter", "torch_sparse"):
         return not dotted.rpartition(".")[2][:1].isupper()  # SparseTensor moves like a tensor
+    if _EXTENSION_CLASS.fullmatch(dotted):
+        return True
     return dotted.partition(".")[0] in _PACKAGES or f"{dotted}.".startswith("numba.cuda.")
 
 
@@ -122,19 +152,23 @@ def _loaded(value: ast.expr) -> str | None:
 @lru_cache(maxsize=4)
 def _autograd_kernels(tree: ast.Module) -> frozenset[str]:
     """Autograd functions of the file whose forward calls a kernel, and names for their apply."""
+
+    def is_kernel(node: ast.AST) -> bool:
+        return _is_kernel(node) or _is_packaged(node, tree) or _is_gpu_function(node, tree)
+
     found = {
         node.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and any(_last(base).endswith("Function") for base in node.bases)
-        and any(_is_kernel(i) or _is_packaged(i, tree) for f in _forward(node) for i in ast.walk(f))
+        and any(is_kernel(inner) for member in _forward(node) for inner in ast.walk(member))
     }
-    for node in tree.body:
+    for node in ast.walk(tree) if found else ():
         value = node.value if isinstance(node, ast.Assign) else None
         applies = isinstance(value, ast.Attribute) and value.attr == "apply"
         if applies and _last(getattr(value, "value", node)) in found:
-            found.update(_last(target) for target in getattr(node, "targets", ()))
-    return frozenset(found - {""})
+            found.update(ast.unparse(target) for target in getattr(node, "targets", ()))
+    return frozenset(found)
 
 
 def _forward(node: ast.ClassDef) -> Iterator[ast.stmt]:

@@ -42,10 +42,32 @@ def is_array_call(site: Site, call: cst.Call) -> bool:
 def stays_on_cpu(site: Site, call: cst.Call) -> bool:
     """Whether the tensor that a call makes is provably one of the CPU.
 
-    The call says so itself, works on such a tensor, or hands its result to NumPy, which
-    takes nothing else.
+    The call says so itself, works on such a tensor, stands in a branch for the CPU, or hands
+    its result to NumPy, which takes nothing else.
     """
-    return on_cpu(site, call) or _feeds_numpy(site, call)
+    return on_cpu(site, call) or _feeds_numpy(site, call) or in_cpu_branch(site)
+
+
+def in_cpu_branch(site: Site) -> bool:
+    """``if x.device.type == "cpu" and …:`` around the statement."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    scope = next((node for node in site.enclosing if isinstance(node, functions)), site.file.tree)
+    return any(
+        isinstance(node, ast.If)
+        and _asks_for_cpu(node.test)
+        and any(inner is site.statement for part in node.body for inner in ast.walk(part))
+        for node in ast.walk(scope)
+    )
+
+
+def _asks_for_cpu(test: ast.expr) -> bool:
+    if isinstance(test, ast.BoolOp):
+        return isinstance(test.op, ast.And) and any(map(_asks_for_cpu, test.values))
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.Eq)
+        and ast.unparse(test.comparators[0]) in ("'cpu'", "torch.device('cpu')")
+    )
 
 
 def on_cpu(site: Site, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:

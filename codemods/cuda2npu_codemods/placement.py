@@ -7,7 +7,8 @@ import ast
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import FOREIGN_HEADS, terminal
+from cuda2npu_codemods.expressions import FOREIGN_HEADS, last_name, terminal
+from cuda2npu_codemods.kernels import imported
 from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
 from cuda2npu_codemods.scripted import is_scripted
 
@@ -44,6 +45,20 @@ def _inside_own_cuda(site: Site) -> bool:
     )
 
 
+def _is_quantized(site: Site, node: cst.BaseExpression) -> bool:
+    """Whether the file assigns a weight of bitsandbytes to the expression."""
+    if not site.file.imports("bitsandbytes"):
+        return False
+    name = site.code(node)
+    known = imported(site.file.tree)
+    return any(
+        known.get(ast.unparse(inner.value.func).partition(".")[0]) == "bitsandbytes"
+        for inner in ast.walk(site.file.tree)
+        if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call)
+        if any(ast.unparse(target) == name for target in inner.targets)
+    )
+
+
 def _is_super(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Call) and terminal(node.func) == "super"
 
@@ -65,6 +80,9 @@ def _is_super(node: cst.BaseExpression) -> bool:
         rewrite("map_location = lambda s, l: s.cuda(1)", "map_location = lambda s, l: s.npu(1)"),
         leave("import tvm\ntarget = tvm.target.cuda()"),
         report("quantizer.cuda(weight, meta=meta, device=keys.device)"),
+        report(
+            "import bitsandbytes as bnb\nself.weight = bnb.nn.Params4bit(w)\nself.weight.cuda(0)"
+        ),
         rewrite(
             "from data import Batch\ndef f(batch, x): return x.unsqueeze(0).cuda()",
             "from data import Batch\ndef f(batch, x): return x.unsqueeze(0).npu()",
@@ -94,6 +112,12 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | Report | None:
         return Fix(edits, at=func.attr)
     if is_own(site, "cuda", func.value) or _is_side_of_twin(site):
         return None  # the class's own method is converted, and goes on to be called
+    if _is_quantized(site, func.value):
+        return Report(
+            "a weight of bitsandbytes is quantized by its own cuda(), which npu() would not do: "
+            "hand the device to its to(), which recent releases quantize in for any device",
+            at=func.attr,
+        )
     unknown = _unknown_keyword(node)
     if unknown is not None:
         return Report(
@@ -235,13 +259,16 @@ def _is_handed_on(site: Site, node: cst.Attribute) -> bool:
         report("class Batch:\n    def cuda(self):\n        return self"),
         leave("class Batch:\n    def cuda(self):\n        return self\n    npu = cuda"),
         leave("def cuda():\n    return True"),
+        report("class Mixin:\n    @override\n    def cuda(self):\n        return self"),
+        leave("class Case:\n    @property\n    def cuda(self):\n        return False"),
     ),
 )
 def own_cuda_method(node: cst.FunctionDef, site: Site) -> Report | None:
     owner = next(iter(site.enclosing), None)
     if node.name.value != "cuda" or not isinstance(owner, ast.ClassDef):
         return None
-    if any(isinstance(d.decorator, cst.Name) for d in node.decorators):
+    decorators = getattr(site.statement, "decorator_list", ())
+    if any((last_name(decorator) or "").endswith("property") for decorator in decorators):
         return None  # a property is a flag
     has_npu = any(
         isinstance(inner, (ast.Name, ast.FunctionDef))

@@ -11,7 +11,7 @@ from cuda2npu.rule import FileView, Fix, FixLevel, Report, Site, leave, report, 
 from cuda2npu_codemods.expressions import last_name
 from cuda2npu_codemods.torch_imports import dotted
 
-_OWN = ("torch.profiler.", "torch.profiler.profiler.")
+_OWN = ("torch.profiler.profiler.", "torch.profiler.")
 _NAMES = frozenset(
     "profile schedule tensorboard_trace_handler supported_activities ProfilerActivity "
     "ProfilerAction".split()
@@ -131,6 +131,13 @@ def torch_profiler(node: cst.Attribute, site: Site) -> Fix | None:
             "from torch.profiler import ProfilerActivity, profile\nx = ProfilerActivity.CUDA",
             "from torch_npu.profiler import ProfilerActivity, profile\n"
             "import torch_npu  # noqa: F401\nx = ProfilerActivity.NPU",
+        ),
+        rewrite(
+            "import torch\nfrom torch.profiler.profiler import ProfilerAction as Action\n"
+            "a = torch.profiler.ProfilerActivity.CUDA",
+            "import torch\nimport torch_npu\n"
+            "from torch_npu.profiler import ProfilerAction as Action\n"
+            "a = torch_npu.profiler.ProfilerActivity.NPU",
         ),
         leave("from torch.profiler import profile\nwith profile() as p: pass"),
         leave("from torch.profiler import record_function"),

@@ -69,11 +69,27 @@ def _condition(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst
     outward = use_of(site, parent)
     if outward in (Use.DEVICE, Use.BACKEND, Use.KEY, Use.FOREIGN):
         return outward
+    if _is_part_of_word(site, parent):
+        return Use.TEXT
     if other in HOST_DEVICES | OTHER_ACCELERATORS and _asks_for_gpu(test):
         return Use.DEVICE
     if other in OTHER_BACKENDS:
         return Use.BACKEND
     return outward
+
+
+def _is_part_of_word(site: Site, node: cst.CSTNode) -> bool:
+    """``f"{'cuda' if on else 'cpu'}_time_total"`` names something that is no device."""
+    piece = site.parent(node)
+    whole = site.parent(piece) if isinstance(piece, cst.FormattedStringExpression) else None
+    if not isinstance(whole, cst.FormattedString):
+        return False
+    index = [part is piece for part in whole.parts].index(True)
+    before, after = (
+        "".join(getattr(part, "value", "") for part in parts)
+        for parts in (whole.parts[:index][-1:], whole.parts[index + 1 :][:1])
+    )
+    return bool(re.search(r"\w$", before) or re.match(r"\w", after))
 
 
 def _asks_for_gpu(test: str) -> bool:
@@ -278,8 +294,8 @@ def _returned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
     use = by_name(function.name)
-    if use is not None:
-        return use
+    if use is not None or "accelerator" in function.name.lower():
+        return use  # what a framework calls its accelerators, ``"gpu"`` or ``"cuda"``, is its own
     returned = {
         node.value.value
         for node in ast.walk(function)
