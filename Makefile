@@ -27,7 +27,7 @@ demo: $(STAMP)
 	@echo "The one edit that changes results, bilinear to nearest, is found by the layer it changes."
 
 test: $(STAMP)
-	@CUDA2NPU_ALL_TESTS=1 $(BIN)/python -m pytest -q -n 2
+	@CUDA2NPU_ALL_TESTS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: $(STAMP)
 	@echo "== ruff check";  $(BIN)/ruff check .
