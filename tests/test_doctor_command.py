@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ from doctor_machines import (
     sourced,
 )
 from needs import needs
+from rich.console import Console
 
-from cuda2npu.doctor.check import Status
+from cuda2npu.doctor.check import Status, ok, warning
 from cuda2npu.doctor.examine import Diagnosis, examine
 from cuda2npu.doctor.machine import Machine
+from cuda2npu.doctor.report import show
 from cuda2npu.simulator.environment import real_npus
 
 MakeVenv = Callable[[], Venv]
@@ -267,6 +270,20 @@ def test_the_report(venv: MakeVenv) -> None:
     assert len(set(steps)) == len(steps)
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("width", "beside"), [(40, False), (60, False), (80, True)])
+def test_the_report_in_a_narrow_terminal(width: int, beside: bool) -> None:
+    words = "leads to /usr/local/Ascend/ascend-toolkit/latest/aarch64-linux/lib64 and to others"
+    checks = (warning("torch.npu.is_available()", words, "do it"), ok("torch", ""))
+    text = StringIO()
+    show(Diagnosis(checks, False, ran=True), Console(file=text, width=width))
+    lines = text.getvalue().splitlines()
+    head = "warning      torch.npu.is_available()"
+    rows = lines[: next(n for n, line in enumerate(lines) if line.startswith("ok  "))]
+    assert rows[0].startswith(f"{head}  leads" if beside else head)
+    assert " ".join(rows).split() == [*head.split(), *words.split()]  # no word is broken
+    assert beside or {line[:5] for line in rows[1:]} == {"    l", "    /", "    a"}
 
 
 @pytest.mark.parametrize(
