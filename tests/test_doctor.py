@@ -384,22 +384,39 @@ def test_library_path(tmp_path: Path) -> None:
         ("7", Status.WRONG, "beyond the last device", "=0"),
         ("", Status.WRONG, "no device visible", "=0"),
         ("GPU-8f2a", Status.WRONG, "no device visible", "=0"),
-        ("0, 1", Status.WARNING, "only 0 is read", "=0"),
-        ("0-1", Status.WARNING, "only 0 is read", "=0"),
+        ("0, 1", Status.WARNING, "=0, 1: only 0 is read", "=0,1"),
+        ("0-1", Status.WARNING, "only 0 is read", "=0,1"),
+        ("0 - 7", Status.WARNING, "only 0 is read", "=0,1"),
+        ("0;1", Status.WARNING, "only 0 is read", "=0,1"),
+        ("0,,1", Status.WARNING, "an empty place", "=0,1"),
+        ("0,1,", Status.OK, "=0,1,", ""),
+        (" 0 , 1", Status.WRONG, "no device visible", "=0,1"),
+        ('"0,1"', Status.WRONG, "no device visible", "=0,1"),
+        ("٠,١", Status.WRONG, "no device visible", "=0,1"),
+        ("²", Status.WRONG, "no device visible", "=0"),
+        ("-1", Status.WRONG, "no device visible", "=0"),
+        ("001", Status.OK, "=001", ""),
+        ("007", Status.WRONG, "beyond the last device, which is 1", "=0"),
+        ("0,99999999999999999999999999", Status.WRONG, "beyond the last device", "=0"),
+        ("9" * 5000, Status.WRONG, "beyond the last device", "=0"),
     ],
 )
 def test_visible_devices(value: str, status: Status, said: str, todo: str) -> None:
     check = environment.visible(Machine(environ={environment.VISIBLE: value}), 2)
     assert check.status is status
     assert said in check.found
-    assert check.todo.endswith(todo)
-    assert bool(check.todo) is (status is not Status.OK)
+    assert check.todo == (f"export {environment.VISIBLE}{todo}" if todo else "")
 
 
 def test_visible_devices_of_an_unknown_number() -> None:
-    check = environment.visible(Machine(environ={environment.VISIBLE: "40"}), None)
-    assert check.status is Status.OK
-    assert "not checked" in check.found
+    def check(value: str) -> Check:
+        return environment.visible(Machine(environ={environment.VISIBLE: value}), None)
+
+    assert check("40").status is Status.OK
+    assert "not checked" in check("40").found
+    assert check("0-3").todo.endswith("=0,1,2,3")
+    far = check("1,99999999999999999999999999")
+    assert (far.status, far.todo) == (Status.WRONG, f"export {environment.VISIBLE}=1")
 
 
 # --- packages ---------------------------------------------------------------------------------
