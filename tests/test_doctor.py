@@ -11,7 +11,7 @@ import pytest
 from doctor_machines import FIXTURES, cann_of, recorded, root, sourced
 
 import cuda2npu.doctor
-from cuda2npu.doctor import ascend, devices, environment, software, table, versions
+from cuda2npu.doctor import ascend, devices, environment, software, table, usage, versions
 from cuda2npu.doctor.attempt import Attempt
 from cuda2npu.doctor.check import Check, Status
 from cuda2npu.doctor.failures import Advice, cause_of
@@ -392,8 +392,8 @@ def test_library_path(tmp_path: Path) -> None:
         ("0,1,", Status.OK, "=0,1,", ""),
         (" 0 , 1", Status.WRONG, "no device visible", "=0,1"),
         ('"0,1"', Status.WRONG, "no device visible", "=0,1"),
-        ("٠,١", Status.WRONG, "no device visible", "=0,1"),
-        ("²", Status.WRONG, "no device visible", "=0"),
+        ("\u0660,\u0661", Status.WRONG, "no device visible", "=0,1"),
+        ("\N{SUPERSCRIPT TWO}", Status.WRONG, "no device visible", "=0"),
         ("-1", Status.WRONG, "no device visible", "=0"),
         ("001", Status.OK, "=001", ""),
         ("007", Status.WRONG, "beyond the last device, which is 1", "=0"),
@@ -626,6 +626,20 @@ def test_failures_have_names(message: str, name: str, cure: str) -> None:
     assert cause.name == name
     assert cure in cause.cure
     assert "{" not in cause.text + cause.cure
+
+
+@pytest.mark.parametrize(
+    ("hiding", "todo"),
+    [
+        ((), "read the newest log below ~/ascend/log"),
+        (("driver", "device files"), "do what is said of driver, device files; if NPUs are still"),
+    ],
+)
+def test_no_device_points_to_the_rows_that_say_why(hiding: tuple[str, ...], todo: str) -> None:
+    values = {"import torch": {}, "import torch_npu": {}, usage.UNAVAILABLE: False}
+    tried = Attempt(values, usage.UNAVAILABLE, (), Ran(0, False, ""))
+    rows = list(usage.checks(tried, ADVICE._replace(hiding=hiding)))
+    assert _named(rows, usage.UNAVAILABLE).todo.startswith(todo)
 
 
 def test_failures_without_an_exception() -> None:

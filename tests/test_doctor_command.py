@@ -256,6 +256,24 @@ def test_a_simulated_npu(tmp_path: Path) -> None:
     assert _on_the_page("cuda2npu simulate -- cuda2npu doctor").prints(done.stdout), done.stdout
 
 
+@needs("torch", "torch_npu")
+def test_a_simulated_npu_that_is_not_visible(tmp_path: Path) -> None:
+    ours = [sys.executable, "-m", "cuda2npu"]
+    done = subprocess.run(
+        [*ours, "simulate", "--", *ours, "doctor", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "ASCEND_RT_VISIBLE_DEVICES": "7"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    steps = {row["name"]: row["todo"] for row in json.loads(done.stdout)["checks"] if row["todo"]}
+    assert steps.pop("visible devices") == "export ASCEND_RT_VISIBLE_DEVICES=0"
+    assert steps.pop("torch.npu.is_available()").startswith("do what is said of visible devices;")
+    assert steps == {}
+
+
 # --- the command line -------------------------------------------------------------------------
 
 

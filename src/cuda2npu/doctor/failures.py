@@ -23,6 +23,8 @@ class Advice(NamedTuple):
     """The torch that the installed torch_npu needs, such as ``2.13.0``."""
     folder: str
     """Where Python found torch_npu."""
+    hiding: tuple[str, ...] = ()
+    """The rows of the report that say why no device is found."""
 
 
 class _Known(NamedTuple):
