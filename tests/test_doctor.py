@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
-from doctor_machines import FIXTURES, cann_of, recorded, root, sourced
+from doctor_machines import FIXTURES, cann_of, program, recorded, root, sourced
 
 import cuda2npu.doctor
 from cuda2npu.doctor import ascend, devices, environment, software, table, usage, versions
@@ -145,10 +146,10 @@ def test_outputs_without_chips(name: str) -> None:
     assert parse(recorded(name)).chips == ()
 
 
-def _smi(tmp_path: Path, name: str, *, visible: tuple[int, ...] | None = None) -> list[Check]:
-    from doctor_machines import program
-
-    folder = program(tmp_path / "bin", recorded(name), 0 if "9" in name else 255)
+def _smi(
+    tmp_path: Path, printed: str, code: int = 0, *, visible: tuple[int, ...] | None = None
+) -> list[Check]:
+    folder = program(tmp_path / "bin", printed, code)
     there = Machine(tmp_path, {"PATH": f"{folder}:/bin:/usr/bin"}, system="Linux")
     return list(devices.look(there, visible).checks)
 
@@ -167,14 +168,69 @@ def _named(checks: list[Check], name: str) -> Check:
     ],
 )
 def test_npu_smi_that_lists_nothing(tmp_path: Path, name: str, said: str) -> None:
-    check = _named(_smi(tmp_path, name), "npu-smi info")
+    check = _named(_smi(tmp_path, recorded(name), 255), "npu-smi info")
     assert check.status is Status.WRONG
     assert said in check.found
     assert check.todo
 
 
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("NPU 0: Ascend910B2 OK 3391/65536 MB\n", "NPU 0: Ascend910B2 OK 3391/65536 MB"),
+        (recorded("910b").replace("|", "│").replace("=", "═"), "│ npu-smi 25.3.rc1  "),
+        ("\x7fELF\x02" * 50_000, "\x7fELF\x02\x7fELF"),
+        ("", "it printed nothing"),
+        (recorded("none") + "| 0  910B2  OK  3391 / 65536 |\n", "| 0  910B2  OK  3391 / 65536 |"),
+    ],
+)
+def test_what_npu_smi_prints_in_another_form_is_shown(
+    tmp_path: Path, printed: str, said: str
+) -> None:
+    check = _named(_smi(tmp_path, printed), "npu-smi info")
+    assert check.status is Status.WARNING
+    assert check.found.startswith(f"not understood: {said}")
+    assert len(check.found) < 200
+    assert "by hand" in check.todo
+
+
+def test_a_chip_in_another_form_beside_known_ones(tmp_path: Path) -> None:
+    row = "| 1     910B2               | OK            | 95.8 "
+    checks = _smi(tmp_path, recorded("910b").replace(row, row.replace("| OK", "  OK")))
+    check = _named(checks, "npu-smi info")
+    assert check.status is Status.WARNING
+    assert check.found.startswith("1 x 910B2, driver tool 25.3.rc1; not understood: | 1     910B2")
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [("#!/gone/sh\n", "its interpreter or loader, is not here"), ("\x7fELF", "format error")],
+)
+def test_npu_smi_that_does_not_start(tmp_path: Path, start: str, said: str) -> None:
+    (tmp_path / "npu-smi").write_text(start)
+    (tmp_path / "npu-smi").chmod(0o755)
+    there = Machine(tmp_path, {"PATH": str(tmp_path)}, system="Linux")
+    check = _named(list(devices.look(there, None).checks), "npu-smi info")
+    assert check.status is Status.WARNING
+    assert said in check.found
+    assert check.todo.startswith("put the npu-smi of this machine's driver in its place")
+
+
+def test_npu_smi_that_lists_no_chip(tmp_path: Path) -> None:
+    check = _named(_smi(tmp_path, recorded("none")), "npu-smi info")
+    assert (check.status, check.found) == (Status.WRONG, "lists no NPU")
+
+
+def test_memory_that_is_not_told(tmp_path: Path) -> None:
+    one = recorded("910b").replace("3391 / 65536", "NA   / NA   ")
+    row = _named(_smi(tmp_path, one), "NPU memory")
+    assert row.found == "at least 13226 MB free on each that tells it; 1 of 2 held by processes"
+    row = _named(_smi(tmp_path, one, visible=(0,)), "NPU memory")
+    assert row.status is Status.UNCHECKED
+
+
 def test_unhealthy_chips(tmp_path: Path) -> None:
-    checks = _smi(tmp_path, "unhealthy")
+    checks = _smi(tmp_path, recorded("unhealthy"))
     critical, alarm = _named(checks, "NPU 0 chip 0"), _named(checks, "NPU 1 chip 0")
     assert (critical.status, critical.found) == (Status.WRONG, "910B2: health is Critical")
     assert (alarm.status, alarm.found) == (Status.WARNING, "910B2: health is Alarm")
@@ -182,20 +238,21 @@ def test_unhealthy_chips(tmp_path: Path) -> None:
 
 
 def test_an_unhealthy_chip_that_is_not_visible(tmp_path: Path) -> None:
-    checks = _smi(tmp_path, "unhealthy", visible=(1,))
+    checks = _smi(tmp_path, recorded("unhealthy"), visible=(1,))
     assert _named(checks, "NPU 0 chip 0").status is Status.WARNING
 
 
 def test_memory(tmp_path: Path) -> None:
-    full = _named(_smi(tmp_path, "full"), "NPU memory")
+    full = _named(_smi(tmp_path, recorded("full")), "NPU memory")
     assert full.status is Status.WARNING
     assert "NPU 0 chip 0: 1666 of 65536 MB free" in full.found
     assert full.todo.endswith(": processes 9001 python")
-    (tmp_path / "bin" / "printed.txt").write_text(recorded("910b"))
-    free = _named(_smi(tmp_path, "910b"), "NPU memory")
+    free = _named(_smi(tmp_path, recorded("910b")), "NPU memory")
     assert free.found == "at least 13226 MB free on each; 1 of 2 held by processes"
-    elsewhere = _named(_smi(tmp_path, "full", visible=(1,)), "NPU memory")
-    assert elsewhere.status is Status.OK
+    elsewhere = _named(_smi(tmp_path, recorded("full"), visible=(1,)), "NPU memory")
+    assert elsewhere.found == "at least 13226 MB free on each; 1 of 1 held by processes"
+    other = _named(_smi(tmp_path, recorded("910b"), visible=(0,)), "NPU memory")
+    assert other.found == "at least 62145 MB free on each"
 
 
 def test_npu_smi_that_is_not_there(tmp_path: Path) -> None:
@@ -205,8 +262,6 @@ def test_npu_smi_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_npu_smi_of_the_driver_is_found_without_path(tmp_path: Path) -> None:
-    from doctor_machines import program
-
     place = tmp_path / "usr/local/sbin"
     place.mkdir(parents=True)
     program(place, recorded("910b"))
@@ -281,6 +336,16 @@ def test_the_layout_since_8_5() -> None:
     assert rows["CANN kernels"].found == "9.2.0, Ascend-cann-910b-ops"
     assert "does not say whether it fits" in rows["driver"].found
     assert rows["firmware"].status is Status.UNCHECKED
+
+
+def test_a_pipe_in_place_of_a_file(tmp_path: Path) -> None:
+    folder = root(tmp_path / "root", "cann-8.3")
+    file = next(cann_of(folder).glob("*-linux/ascend_toolkit_install.info"))
+    file.unlink()
+    os.mkfifo(file)
+    there = Machine(folder, {}, system="Linux")
+    toolkit = next(ascend.checks(ascend.installed(there), there, "2.8.0", ()))
+    assert toolkit.status is Status.UNCHECKED
 
 
 def test_version_cfg_alone_and_kernels_of_another_version() -> None:
