@@ -13,9 +13,9 @@ from doctor_machines import FIXTURES, cann_of, program, recorded, root, sourced
 
 import cuda2npu.doctor
 from cuda2npu.doctor import ascend, devices, environment, software, table, usage, versions
-from cuda2npu.doctor.attempt import Attempt
+from cuda2npu.doctor.attempt import UNAVAILABLE, Attempt
 from cuda2npu.doctor.check import Check, Status
-from cuda2npu.doctor.failures import Advice, cause_of
+from cuda2npu.doctor.failures import Advice, cause_of, cpu_torch
 from cuda2npu.doctor.machine import Machine, Ran
 from cuda2npu.doctor.packages import Packages
 from cuda2npu.doctor.smi import Chip, Process, parse
@@ -517,8 +517,11 @@ def test_python_without_a_wheel() -> None:
     ],
 )
 def test_pairs_of_torch(torch: str, torch_npu: str, needs: tuple[str, ...], status: Status) -> None:
-    check = software.torch(_packages(torch=torch, torch_npu=torch_npu, needs=needs))
+    there = Machine(system="Linux", architecture="x86_64")
+    check = software.torch(_packages(torch=torch, torch_npu=torch_npu, needs=needs), there)
     assert check.status is status
+    if "==" in check.todo:
+        assert re.search(r"pip install torch==2\.[\d.]+\+cpu --index-url ADDRESS,", check.todo)
 
 
 def test_a_cuda_build(tmp_path: Path) -> None:
@@ -527,7 +530,8 @@ def test_a_cuda_build(tmp_path: Path) -> None:
 
     def check(torch: str, torch_npu: str) -> Check:
         versions_of = {"torch": torch, "torch_npu": torch_npu}
-        return software.torch(Packages("3.11.7", {"torch": tmp_path / "torch"}, versions_of, ()))
+        packages = Packages("3.11.7", {"torch": tmp_path / "torch"}, versions_of, ())
+        return software.torch(packages, Machine(system="Linux", architecture="x86_64"))
 
     new = check("2.13.0", "2.13.0")
     assert new.status is Status.WRONG
@@ -537,10 +541,70 @@ def test_a_cuda_build(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("label", "built"),
+    [
+        ("cu130", "CUDA 13.0"),
+        ("cu118", "CUDA 11.8"),
+        ("rocm6.3", "ROCm 6.3"),
+        ("xpu", "XPU"),
+        ("cpu", ""),
+        ("cpu.cxx11.abi", ""),
+    ],
+)
+def test_a_build_whose_version_names_it(label: str, built: str) -> None:
+    there = Machine(system="Linux", architecture="aarch64")
+    check = software.torch(_packages(torch=f"2.13.0+{label}", torch_npu="2.13.0"), there)
+    assert check.status is (Status.WRONG if built else Status.OK)
+    assert check.found.partition(", built for ")[2].partition(":")[0] == built
+    # The builds for aarch64 have no label in older releases.
+    assert ("pip install torch==2.13.0 --index-url ADDRESS" in check.todo) is bool(built)
+
+
+def test_a_module_of_the_current_folder() -> None:
+    there = Machine(system="Linux", architecture="x86_64")
+    known = {"torch": "2.13.0+cpu", "torch_npu": "2.13.0", "numpy": "2.2.0"}
+    files = {name: Path(f"/work/{name}.py") for name in known}
+    packages = Packages("3.11.7", files, known, (), strangers=frozenset(known))
+    for check in (
+        software.torch(packages, there),
+        software.torch_npu(packages, there),
+        software.numpy(packages, ""),
+    ):
+        assert check.status is Status.WRONG
+        assert check.found == (
+            f"{known[check.name]}, but Python takes it from /work/{check.name}.py, "
+            "which is another module"
+        )
+        assert check.todo.startswith(f"change to a folder without a {check.name} or {check.name}.")
+
+
+def test_broken_metadata() -> None:
+    there = Machine(system="Linux", architecture="x86_64")
+    needs = ("torch==2.13.0", "pyyaml")
+    broken = dict.fromkeys(("torch", "numpy", "pyyaml", "scipy"), "its metadata is broken")
+    known = {"torch_npu": "2.13.0"}
+    packages = Packages("3.11.7", {"torch": Path("/site/torch")}, known, needs, broken)
+    rows = [software.torch(packages, there), software.numpy(packages, "")]
+    rows += software.requirements(packages, "")
+    assert [(row.name, row.status) for row in rows] == [
+        ("torch", Status.WRONG),
+        ("numpy", Status.WRONG),
+        ("pyyaml", Status.WRONG),
+        ("torch_npu's packages", Status.OK),
+    ]
+    assert all(row.found == "its metadata is broken" and row.todo for row in rows[:3])
+    assert "scipy" in [row.name for row in software.requirements(packages, "9.2.0")]
+
+
+@pytest.mark.parametrize(
     ("torch", "todo"),
     [
         ("2.7.1+cpu", "pip install torch-npu==2.7.1.post11"),
-        ("2.2.0", "torch 2.2.0 has no torch_npu here: pip install torch==2.14.0 torch-npu==2.14.0"),
+        (
+            "2.2.0",
+            "torch 2.2.0 has no torch_npu here: pip install torch==2.14.0+cpu --index-url ADDRESS, "
+            "where ADDRESS is that of PyTorch's CPU builds; then: pip install torch-npu==2.14.0",
+        ),
     ],
 )
 def test_which_torch_npu_to_install(torch: str, todo: str) -> None:
@@ -574,7 +638,9 @@ def test_missing_packages() -> None:
 
 # --- failures ---------------------------------------------------------------------------------
 
-ADVICE = Advice("source /usr/local/Ascend/cann/set_env.sh", "2.8.0", "/src/torch_npu")
+ADVICE = Advice(
+    "source /usr/local/Ascend/cann/set_env.sh", cpu_torch("2.8.0", "x86_64"), "/src/torch_npu"
+)
 ACL = "RuntimeError: Initialize:build/CMakeFiles/torch_npu.dir/compiler_depend.ts:152 NPU function "
 
 
@@ -589,6 +655,11 @@ ACL = "RuntimeError: Initialize:build/CMakeFiles/torch_npu.dir/compiler_depend.t
         ),
         ("ModuleNotFoundError: No module named 'torch_npu._C'", "torch_npu's source folder", ""),
         ("AttributeError: module 'torch' has no attribute 'npu'", "torch knows no NPU", ""),
+        (
+            "AttributeError: module 'torch' has no attribute '__version__'",
+            "another torch",
+            "without a torch or torch.py",
+        ),
         (
             "ImportError: libhccl.so: cannot open shared object file: No such file or directory. "
             "Please check that the cann package is installed.",
@@ -701,10 +772,10 @@ def test_failures_have_names(message: str, name: str, cure: str) -> None:
     ],
 )
 def test_no_device_points_to_the_rows_that_say_why(hiding: tuple[str, ...], todo: str) -> None:
-    values = {"import torch": {}, "import torch_npu": {}, usage.UNAVAILABLE: False}
-    tried = Attempt(values, usage.UNAVAILABLE, (), Ran(0, False, ""))
+    values = {"import torch": {}, "import torch_npu": {}, UNAVAILABLE: False}
+    tried = Attempt(values, UNAVAILABLE, (), Ran(0, False, ""))
     rows = list(usage.checks(tried, ADVICE._replace(hiding=hiding)))
-    assert _named(rows, usage.UNAVAILABLE).todo.startswith(todo)
+    assert _named(rows, UNAVAILABLE).todo.startswith(todo)
 
 
 def test_failures_without_an_exception() -> None:

@@ -29,10 +29,12 @@ from doctor_machines import (
 from needs import needs
 from rich.console import Console
 
+from cuda2npu.doctor import packages
 from cuda2npu.doctor.check import Status, ok, warning
 from cuda2npu.doctor.examine import Diagnosis, examine
 from cuda2npu.doctor.machine import Machine
 from cuda2npu.doctor.report import show
+from cuda2npu.model import UsageError
 from cuda2npu.simulator.environment import real_npus
 
 MakeVenv = Callable[[], Venv]
@@ -132,6 +134,45 @@ def test_a_folder_that_only_has_the_name(venv: MakeVenv, tmp_path: Path) -> None
     rows = told(made.python, cwd=tmp_path / "work")
     assert rows["torch_npu"]["found"].endswith("no package, only a folder")
     assert rows["torch.npu.is_available()"]["found"].startswith("torch knows no NPU")
+
+
+def test_files_with_the_names_of_packages(venv: MakeVenv, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in ("torch", "numpy"):
+        (work / f"{name}.py").write_text("")
+    rows = told(venv().pair().python, cwd=work)
+    for name, version in (("torch", "2.8.0+cpu"), ("numpy", "1.26.4")):
+        place = work / f"{name}.py"
+        assert rows[name]["status"] == "wrong"
+        assert rows[name]["found"].startswith(f"{version}, but Python takes it from {place}, ")
+    assert rows["import torch"]["found"].startswith("another torch: ")
+    assert rows["import torch"]["todo"] == rows["torch"]["todo"]
+
+
+def test_metadata_that_cannot_be_read(venv: MakeVenv) -> None:
+    made = venv().pair()
+    (made.packages / "torch-2.8.0+cpu.dist-info" / "METADATA").write_bytes(b"\xff\xfe\x00")
+    made.package("scipy", "1.0")
+    (made.packages / "pyyaml-6.0.2.dist-info" / "METADATA").unlink()
+    file = made.packages / "torch_npu-2.8.0.dist-info" / "METADATA"
+    file.write_text(file.read_text().replace("Version: 2.8.0", "Version: banana"))
+    rows = told(made.python)
+    for name, said in {
+        "torch": f"its metadata in {made.packages} is broken: UnicodeDecodeError",
+        "torch_npu": "its metadata names no version, but 'banana'",
+        "pyyaml": "its metadata",
+    }.items():
+        assert (rows[name]["status"], rows[name]["found"][: len(said)]) == ("wrong", said)
+
+
+def test_a_python_that_gives_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nsleep 600\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(packages, "_SECONDS", 0.2)
+    with pytest.raises(UsageError, match="python: gave no answer in 0 s"):
+        packages.look_up(Machine(python=str(python)))
 
 
 def test_a_missing_requirement(venv: MakeVenv) -> None:
@@ -309,6 +350,7 @@ def test_the_report_in_a_narrow_terminal(width: int, beside: bool) -> None:
     [
         (("--python", "/gone/python"), "--python /gone/python: No such file or directory"),
         (("--python", "/bin/true"), "--python /bin/true: is no Python 3.8"),
+        (("--python", ""), "is empty"),
         (("--python", "/etc"), "--python /etc: Permission denied"),
         (("--timeout", "0"), "--timeout"),
         (("--timeout", "nan"), "--timeout"),

@@ -8,7 +8,7 @@ from cuda2npu.doctor import ascend, devices, environment, software, usage
 from cuda2npu.doctor.attempt import Attempt, attempt
 from cuda2npu.doctor.check import Check, Status, unchecked
 from cuda2npu.doctor.devices import Devices
-from cuda2npu.doctor.failures import Advice
+from cuda2npu.doctor.failures import Advice, cpu_torch
 from cuda2npu.doctor.machine import Machine
 from cuda2npu.doctor.packages import Packages, look_up
 from cuda2npu.simulator.environment import DEVICES
@@ -72,7 +72,7 @@ def examine(machine: Machine, timeout: float) -> Diagnosis:
     rows = [
         system,
         software.python(packages, machine),
-        software.torch(packages),
+        software.torch(packages, machine),
         software.torch_npu(packages, machine),
     ]
     if machine.simulated:
@@ -87,7 +87,7 @@ def examine(machine: Machine, timeout: float) -> Diagnosis:
     rows += environment.checks(installed, machine, source, found.number)
     rows += found.checks
     tried = _try(machine, packages, timeout)
-    rows += _usage(tried, packages, source, rows)
+    rows += _usage(tried, machine, packages, source, rows)
     return Diagnosis(tuple(rows), simulated=False, ran=_came_through(tried), devices=found)
 
 
@@ -98,10 +98,10 @@ def _simulated(
     rows += software.requirements(packages, "")
     rows.append(software.numpy(packages, ""))
     rows += [unchecked(name, SIMULATED) for name in OF_A_REAL_NPU]
-    number = machine.environ.get(DEVICES, "")
+    number = machine.environ.get(DEVICES) or "1"
     rows.append(environment.visible(machine, int(number) if number.isdecimal() else None))
     tried = _try(machine, packages, timeout)
-    rows += _usage(tried, packages, "start it with cuda2npu simulate --", rows)
+    rows += _usage(tried, machine, packages, "start it with cuda2npu simulate --", rows)
     return Diagnosis(tuple(rows), simulated=True, ran=_came_through(tried))
 
 
@@ -112,13 +112,13 @@ def _try(machine: Machine, packages: Packages, timeout: float) -> Attempt | None
 
 
 def _usage(
-    tried: Attempt | None, packages: Packages, source: str, rows: list[Check]
+    tried: Attempt | None, machine: Machine, packages: Packages, source: str, rows: list[Check]
 ) -> list[Check]:
     if tried is None:
         return usage.untried("torch and torch_npu are not both here")
     advice = Advice(
         source=source,
-        torch=software.needed_torch(packages) or "of the same number",
+        torch=cpu_torch(software.needed_torch(packages), machine.architecture),
         folder=str(packages.folders["torch_npu"]),
         hiding=tuple(row.name for row in rows if row.name in OF_DEVICES and row.todo),
     )
