@@ -150,6 +150,19 @@ def test_files_with_the_names_of_packages(venv: MakeVenv, tmp_path: Path) -> Non
     assert rows["import torch"]["todo"] == rows["torch"]["todo"]
 
 
+def test_a_folder_with_the_names_of_standard_modules(
+    venv: MakeVenv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = venv().pair()
+    (tmp_path / "work").mkdir()
+    for name in ("json", "platform", "numpy"):
+        (tmp_path / "work" / f"{name}.py").write_text("")
+    monkeypatch.chdir(tmp_path / "work")
+    found = packages.look_up(Machine(python=made.python))
+    assert found.versions["torch"] == "2.8.0+cpu"
+    assert found.strangers == {"numpy"}
+
+
 def test_metadata_that_cannot_be_read(venv: MakeVenv) -> None:
     made = venv().pair()
     (made.packages / "torch-2.8.0+cpu.dist-info" / "METADATA").write_bytes(b"\xff\xfe\x00")

@@ -6,13 +6,19 @@ Looking a top-level module up does not import it.
 
 from __future__ import annotations
 
+import sys
+
+# The current folder comes last, for it may hold a json.py; below it is first again, as always.
+sys.path.sort(key=bool, reverse=True)
+
 import json
 import platform
-import sys
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+sys.path.sort(key=bool)
 
 COMPILED = {
     "torch": "_C*.so",
