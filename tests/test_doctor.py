@@ -290,6 +290,15 @@ def test_device_files(tmp_path: Path) -> None:
     assert check(True).status is Status.OK  # a board
 
 
+def test_npu_smi_lists_npus_that_have_no_files(tmp_path: Path) -> None:
+    checks = _smi(tmp_path, recorded("910b"))
+    assert _named(checks, "npu-smi info").status is Status.OK
+    assert _named(checks, "device files").todo.startswith("in a container, mount the driver")
+    there = Machine(tmp_path, {}, system="Linux")
+    rows = ascend.checks(ascend.installed(there), there, "", ("910B2",))
+    assert _named(list(rows), "driver").status is Status.UNCHECKED
+
+
 # --- versions ---------------------------------------------------------------------------------
 
 

@@ -30,10 +30,10 @@ from needs import needs
 from rich.console import Console
 
 from cuda2npu.doctor import packages
-from cuda2npu.doctor.check import Status, ok, warning
+from cuda2npu.doctor.check import Status, ok, warning, wrong
 from cuda2npu.doctor.examine import Diagnosis, examine
 from cuda2npu.doctor.machine import Machine
-from cuda2npu.doctor.report import show
+from cuda2npu.doctor.report import show, todo
 from cuda2npu.model import UsageError
 from cuda2npu.simulator.environment import real_npus
 
@@ -342,6 +342,19 @@ def test_the_report(venv: MakeVenv) -> None:
     assert len(set(steps)) == len(steps)
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
+
+
+def test_what_to_do_begins_with_the_machine() -> None:
+    rows = ("CANN toolkit", "device files", "import torch_npu", "driver")
+    cures = {"device files": "use another machine", "driver": "use another machine"}
+    checks = [warning("firmware", "old", "replace it")]
+    checks += [wrong(name, "not found", cures.get(name, "install CANN")) for name in rows]
+    steps = todo(Diagnosis(tuple(checks), False, ran=False))
+    assert [([check.name for check in found], text) for found, text in steps] == [
+        (["device files", "driver"], "use another machine"),
+        (["CANN toolkit", "import torch_npu"], "install CANN"),
+        (["firmware"], "replace it"),
+    ]
 
 
 @pytest.mark.parametrize(("width", "beside"), [(40, False), (60, False), (80, True)])

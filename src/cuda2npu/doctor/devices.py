@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cuda2npu.doctor.ascend import MANAGERS, NO_NPU
+from cuda2npu.doctor.ascend import HAND_IN, MANAGERS, NO_NPU
 from cuda2npu.doctor.check import Check, Status, ok, unchecked, warning, wrong
 from cuda2npu.doctor.failures import DRIVER_PATH
 from cuda2npu.doctor.machine import Machine
@@ -75,7 +75,7 @@ def look(machine: Machine, visible: tuple[int, ...] | None) -> Devices:
     files = tuple(sorted(machine.at("/dev").glob("davinci[0-9]*")))
     listing, failed = _ask(machine, files)
     found = list(_chips(listing, visible)) if listing else [failed] if failed else []
-    return Devices(listing, files, (*found, *_files(machine, files)))
+    return Devices(listing, files, (*found, *_files(machine, files, listing)))
 
 
 def _ask(machine: Machine, files: tuple[Path, ...]) -> tuple[Listing | None, Check | None]:
@@ -183,10 +183,11 @@ def _unhealthy(chip: Chip, in_use: bool) -> Check:
     return Check(name, Status.WRONG if bad else Status.WARNING, text, todo)
 
 
-def _files(machine: Machine, files: tuple[Path, ...]) -> Iterator[Check]:
+def _files(machine: Machine, files: tuple[Path, ...], listing: Listing | None) -> Iterator[Check]:
     name = "device files"
     if not files:
-        yield wrong(name, "there is no /dev/davinci0 nor another NPU", NO_NPU)
+        todo = HAND_IN if listing else NO_NPU
+        yield wrong(name, "there is no /dev/davinci0 nor another NPU", todo)
         return
     # A board whose NPU has no host beside it, such as the Atlas 200I DK, has other files.
     on_a_board = machine.at(BOARD_MEMORY).exists()

@@ -20,6 +20,7 @@ _STYLES = {
     Status.WRONG: "bold red",
     Status.UNCHECKED: "dim",
 }
+_MACHINE = ("system", "driver", "firmware", "npu-smi info", "device files")
 _GAP = 2
 """Spaces between two columns."""
 _INDENT = 4
@@ -64,10 +65,13 @@ def _rows(diagnosis: Diagnosis, console: Console) -> Iterator[Text]:
 
 
 def todo(diagnosis: Diagnosis) -> list[tuple[list[Check], str]]:
-    """What to do, the wrong things first; rows with the same cure are one step."""
+    """What to do, in its order; rows with the same cure are one step.
+
+    What is wrong comes before warnings, and the machine before the software for it.
+    """
     steps: dict[str, list[Check]] = {}
     for status in (Status.WRONG, Status.WARNING):
-        for check in diagnosis.having(status):
+        for check in sorted(diagnosis.having(status), key=lambda one: one.name not in _MACHINE):
             steps.setdefault(check.todo, []).append(check)
     return [(checks, text) for text, checks in steps.items()]
 
