@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import sys
@@ -15,9 +16,11 @@ import cuda2npu.doctor
 from cuda2npu.doctor import ascend, devices, environment, software, table, usage, versions
 from cuda2npu.doctor.attempt import UNAVAILABLE, Attempt
 from cuda2npu.doctor.check import Check, Status
+from cuda2npu.doctor.examine import Diagnosis
 from cuda2npu.doctor.failures import Advice, cause_of, cpu_torch
 from cuda2npu.doctor.machine import Machine, Ran
 from cuda2npu.doctor.packages import Packages
+from cuda2npu.doctor.report import as_json
 from cuda2npu.doctor.smi import Chip, Process, parse
 from cuda2npu.releases import RELEASES
 
@@ -149,9 +152,12 @@ def test_outputs_without_chips(name: str) -> None:
 def _smi(
     tmp_path: Path, printed: str, code: int = 0, *, visible: tuple[int, ...] | None = None
 ) -> list[Check]:
-    folder = program(tmp_path / "bin", printed, code)
-    there = Machine(tmp_path, {"PATH": f"{folder}:/bin:/usr/bin"}, system="Linux")
-    return list(devices.look(there, visible).checks)
+    program(tmp_path / "bin", printed, code)
+    return list(devices.look(_with_smi(tmp_path), visible).checks)
+
+
+def _with_smi(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, {"PATH": f"{tmp_path / 'bin'}:/bin:/usr/bin"}, system="Linux")
 
 
 def _named(checks: list[Check], name: str) -> Check:
@@ -227,6 +233,10 @@ def test_memory_that_is_not_told(tmp_path: Path) -> None:
     assert row.found == "at least 13226 MB free on each that tells it; 1 of 2 held by processes"
     row = _named(_smi(tmp_path, one, visible=(0,)), "NPU memory")
     assert row.status is Status.UNCHECKED
+    diagnosis = Diagnosis((), False, False, devices.look(_with_smi(tmp_path), None))
+    first, second = json.loads(as_json(diagnosis))["devices"]
+    assert (first["memory_used_mb"], first["memory_total_mb"]) == (None, None)
+    assert (second["memory_used_mb"], second["memory_total_mb"]) == (52310, 65536)
 
 
 def test_unhealthy_chips(tmp_path: Path) -> None:

@@ -101,8 +101,8 @@ def _devices(diagnosis: Diagnosis) -> list[dict[str, Any]]:
             "chip": chip.chip,
             "name": chip.name,
             "health": chip.health,
-            "memory_used_mb": chip.used,
-            "memory_total_mb": chip.total,
+            "memory_used_mb": chip.used if chip.total else None,
+            "memory_total_mb": chip.total or None,
             "processes": [
                 {"pid": one.pid, "name": one.name, "memory_mb": one.memory}
                 for one in listing.processes
