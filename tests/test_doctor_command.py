@@ -172,8 +172,8 @@ def test_metadata_that_cannot_be_read(venv: MakeVenv) -> None:
     file.write_text(file.read_text().replace("Version: 2.8.0", "Version: banana"))
     rows = told(made.python)
     for name, said in {
-        "torch": f"its metadata in {made.packages} is broken: UnicodeDecodeError",
-        "torch_npu": "its metadata names no version, but 'banana'",
+        "torch": f"its metadata in {made.packages} cannot be read: UnicodeDecodeError",
+        "torch_npu": f"its metadata in {made.packages} names no version, but 'banana'",
         "pyyaml": "its metadata",
     }.items():
         assert (rows[name]["status"], rows[name]["found"][: len(said)]) == ("wrong", said)

@@ -77,10 +77,10 @@ def look_up(machine: Machine) -> Packages:
 
 def _fault(distribution: Mapping[str, Any]) -> str:
     """Why its metadata tells no version; empty if it does."""
-    if "error" in distribution:
-        return str(distribution["error"])
-    version = distribution["version"]
-    return "" if numbers(version) else f"its metadata names no version, but {version!r}"
+    where, version = f"its metadata in {distribution['place']}", distribution["version"]
+    if distribution["error"]:
+        return f"{where} cannot be read: {distribution['error']}"
+    return "" if numbers(version) else f"{where} names no version, but {version!r}"
 
 
 def _ask(machine: Machine, names: list[str]) -> dict[str, Any]:

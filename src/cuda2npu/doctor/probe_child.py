@@ -49,11 +49,11 @@ def distribution(name: str) -> dict[str, Any] | None:
         found = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return None
+    told = {"place": str(found.locate_file("")), "version": "", "requires": [], "error": ""}
     try:
-        return {"version": str(found.version or ""), "requires": list(found.requires or [])}
+        return {**told, "version": found.version or "", "requires": found.requires or []}
     except Exception as error:
-        place = found.locate_file("")
-        return {"error": f"its metadata in {place} is broken: {type(error).__name__}: {error}"}
+        return {**told, "error": f"{type(error).__name__}: {error}"}
 
 
 modules, distributions = (argument.split() for argument in sys.argv[1:3])

@@ -96,7 +96,7 @@ def _accelerator(folder: Path, version: str) -> str:
 def _broken(name: str, packages: Packages) -> Check | None:
     """A distribution whose metadata tells no version."""
     why = packages.broken.get(name)
-    todo = f"install {name} anew with pip; if this stays, remove its .dist-info folder before"
+    todo = f"remove its .dist-info folder there, then install {name} anew with pip"
     return wrong(name, why, todo) if why else None
 
 
