@@ -206,6 +206,7 @@ def test_a_chip_in_another_form_beside_known_ones(tmp_path: Path) -> None:
     check = _named(checks, "npu-smi info")
     assert check.status is Status.WARNING
     assert check.found.startswith("1 x 910B2, driver tool 25.3.rc1; not understood: | 1     910B2")
+    assert devices.look(_with_smi(tmp_path), None).number is None  # a list is not held to it
 
 
 @pytest.mark.parametrize(
@@ -261,6 +262,8 @@ def test_memory(tmp_path: Path) -> None:
     assert free.found == "at least 13226 MB free on each; 1 of 2 held by processes"
     elsewhere = _named(_smi(tmp_path, recorded("full"), visible=(1,)), "NPU memory")
     assert elsewhere.found == "at least 13226 MB free on each; 1 of 1 held by processes"
+    none = _named(_smi(tmp_path, recorded("910b"), visible=(7,)), "NPU memory")
+    assert none.status is Status.UNCHECKED
     other = _named(_smi(tmp_path, recorded("910b"), visible=(0,)), "NPU memory")
     assert other.found == "at least 62145 MB free on each"
 
@@ -568,6 +571,7 @@ def test_a_cuda_build(tmp_path: Path) -> None:
         ("xpu", "XPU"),
         ("cpu", ""),
         ("cpu.cxx11.abi", ""),
+        ("custom", ""),
     ],
 )
 def test_a_build_whose_version_names_it(label: str, built: str) -> None:

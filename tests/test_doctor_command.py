@@ -345,13 +345,15 @@ def test_the_report(venv: MakeVenv) -> None:
 
 
 def test_what_to_do_begins_with_the_machine() -> None:
-    rows = ("CANN toolkit", "device files", "import torch_npu", "driver")
+    rows = ("CANN toolkit", "device files", "import torch_npu", "driver", "NPU 0 chip 0")
     cures = {"device files": "use another machine", "driver": "use another machine"}
+    cures["NPU 0 chip 0"] = "ask what is wrong"
     checks = [warning("firmware", "old", "replace it")]
     checks += [wrong(name, "not found", cures.get(name, "install CANN")) for name in rows]
     steps = todo(Diagnosis(tuple(checks), False, ran=False))
     assert [([check.name for check in found], text) for found, text in steps] == [
         (["device files", "driver"], "use another machine"),
+        (["NPU 0 chip 0"], "ask what is wrong"),
         (["CANN toolkit", "import torch_npu"], "install CANN"),
         (["firmware"], "replace it"),
     ]

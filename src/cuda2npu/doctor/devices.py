@@ -63,7 +63,9 @@ class Devices(NamedTuple):
         """How many NPUs a process finds: those that are handed into a container."""
         if self.files:
             return len(self.files)
-        return len(self.listing.chips) if self.listing else None
+        if self.listing is None or self.listing.unread:
+            return None
+        return len(self.listing.chips)
 
     @property
     def chips(self) -> tuple[str, ...]:
@@ -74,6 +76,8 @@ def look(machine: Machine, visible: tuple[int, ...] | None) -> Devices:
     """Ask npu-smi and look at the device files; ``visible`` are the devices that are in use."""
     files = tuple(sorted(machine.at("/dev").glob("davinci[0-9]*")))
     listing, failed = _ask(machine, files)
+    if listing and listing.unread:
+        visible = None  # chips are counted through, and one is missing
     found = list(_chips(listing, visible)) if listing else [failed] if failed else []
     return Devices(listing, files, (*found, *_files(machine, files, listing)))
 
@@ -154,6 +158,8 @@ def _memory(listing: Listing, visible: tuple[int, ...] | None) -> Check:
     """How much is free on the chips that are in use."""
     name, chips = "NPU memory", listing.chips
     used = [c for index, c in enumerate(chips) if visible is None or index in visible]
+    if not used:
+        return unchecked(name, "no NPU of the list is visible")
     told = [chip for chip in used if chip.total]
     if not told:
         return unchecked(name, "npu-smi info does not tell it of the visible NPUs")

@@ -96,7 +96,8 @@ def _ask(machine: Machine, names: list[str]) -> dict[str, Any]:
     except (ValueError, IndexError, KeyError, TypeError):
         if ran.timed_out:
             raise UsageError(
-                f"--python {machine.python}: gave no answer in {_SECONDS:.0f} s"
+                f"--python {machine.python}: gave no answer in {_SECONDS:.0f} s; "
+                "run it by hand to see what it waits for"
             ) from None
         last = ran.output.strip().splitlines()[-1:] or [f"ended with {ran.code}"]
         raise UsageError(

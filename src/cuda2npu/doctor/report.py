@@ -20,7 +20,8 @@ _STYLES = {
     Status.WRONG: "bold red",
     Status.UNCHECKED: "dim",
 }
-_MACHINE = ("system", "driver", "firmware", "npu-smi info", "device files")
+_MACHINE = ("system", "driver", "firmware", "npu-smi", "NPU ", "device files")
+"""How the names of rows about the machine begin."""
 _GAP = 2
 """Spaces between two columns."""
 _INDENT = 4
@@ -71,7 +72,8 @@ def todo(diagnosis: Diagnosis) -> list[tuple[list[Check], str]]:
     """
     steps: dict[str, list[Check]] = {}
     for status in (Status.WRONG, Status.WARNING):
-        for check in sorted(diagnosis.having(status), key=lambda one: one.name not in _MACHINE):
+        found = diagnosis.having(status)
+        for check in sorted(found, key=lambda one: not one.name.startswith(_MACHINE)):
             steps.setdefault(check.todo, []).append(check)
     return [(checks, text) for text, checks in steps.items()]
 

@@ -85,7 +85,7 @@ def _accelerator(folder: Path, version: str) -> str:
     cuda = cuda_build(folder)
     if cuda:
         return f"CUDA {cuda}"
-    label = re.search(r"\+(cu|rocm|xpu)([\d.]*)", version)
+    label = re.search(r"\+(cu(?=\d)|rocm|xpu)([\d.]*)", version)
     if label is None:
         return ""
     if label[1] == "cu":
