@@ -120,12 +120,12 @@ class Venv:
         if code is not None:
             (self.packages / name).mkdir()
             (self.packages / name / "__init__.py").write_text(code, encoding="utf-8")
+            (self.packages / name / "_C.so").touch()
 
     def pair(self, torch: str = TORCH, torch_npu: str = TORCH_NPU) -> Venv:
         """torch 2.8.0 and a torch_npu that fit each other, and what they need."""
         self.package("torch", "2.8.0+cpu", torch)
         self.package("torch_npu", "2.8.0", torch_npu, REQUIRES)
-        (self.packages / "torch_npu" / "_C.so").touch()
         self.package("numpy", "1.26.4")
         self.package("pyyaml", "6.0.2")
         return self

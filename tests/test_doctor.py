@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
-from doctor_machines import FIXTURES, cann_of, recorded, root, sourced
+from doctor_machines import FIXTURES, cann_of, program, recorded, root, sourced
 
 import cuda2npu.doctor
-from cuda2npu.doctor import ascend, devices, environment, software, table, versions
-from cuda2npu.doctor.attempt import Attempt
+from cuda2npu.doctor import ascend, devices, environment, software, table, usage, versions
+from cuda2npu.doctor.attempt import UNAVAILABLE, Attempt
 from cuda2npu.doctor.check import Check, Status
-from cuda2npu.doctor.failures import Advice, cause_of
+from cuda2npu.doctor.examine import Diagnosis
+from cuda2npu.doctor.failures import Advice, cause_of, cpu_torch
 from cuda2npu.doctor.machine import Machine, Ran
 from cuda2npu.doctor.packages import Packages
+from cuda2npu.doctor.report import as_json
 from cuda2npu.doctor.smi import Chip, Process, parse
 from cuda2npu.releases import RELEASES
 
@@ -145,12 +149,15 @@ def test_outputs_without_chips(name: str) -> None:
     assert parse(recorded(name)).chips == ()
 
 
-def _smi(tmp_path: Path, name: str, *, visible: tuple[int, ...] | None = None) -> list[Check]:
-    from doctor_machines import program
+def _smi(
+    tmp_path: Path, printed: str, code: int = 0, *, visible: tuple[int, ...] | None = None
+) -> list[Check]:
+    program(tmp_path / "bin", printed, code)
+    return list(devices.look(_with_smi(tmp_path), visible).checks)
 
-    folder = program(tmp_path / "bin", recorded(name), 0 if "9" in name else 255)
-    there = Machine(tmp_path, {"PATH": f"{folder}:/bin:/usr/bin"}, system="Linux")
-    return list(devices.look(there, visible).checks)
+
+def _with_smi(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, {"PATH": f"{tmp_path / 'bin'}:/bin:/usr/bin"}, system="Linux")
 
 
 def _named(checks: list[Check], name: str) -> Check:
@@ -167,14 +174,74 @@ def _named(checks: list[Check], name: str) -> Check:
     ],
 )
 def test_npu_smi_that_lists_nothing(tmp_path: Path, name: str, said: str) -> None:
-    check = _named(_smi(tmp_path, name), "npu-smi info")
+    check = _named(_smi(tmp_path, recorded(name), 255), "npu-smi info")
     assert check.status is Status.WRONG
     assert said in check.found
     assert check.todo
 
 
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("NPU 0: Ascend910B2 OK 3391/65536 MB\n", "NPU 0: Ascend910B2 OK 3391/65536 MB"),
+        (recorded("910b").replace("|", "│").replace("=", "═"), "│ npu-smi 25.3.rc1  "),
+        ("\x7fELF\x02" * 50_000, "\x7fELF\x02\x7fELF"),
+        ("", "it printed nothing"),
+        (recorded("none") + "| 0  910B2  OK  3391 / 65536 |\n", "| 0  910B2  OK  3391 / 65536 |"),
+    ],
+)
+def test_what_npu_smi_prints_in_another_form_is_shown(
+    tmp_path: Path, printed: str, said: str
+) -> None:
+    check = _named(_smi(tmp_path, printed), "npu-smi info")
+    assert check.status is Status.WARNING
+    assert check.found.startswith(f"not understood: {said}")
+    assert len(check.found) < 200
+    assert "by hand" in check.todo
+
+
+def test_a_chip_in_another_form_beside_known_ones(tmp_path: Path) -> None:
+    row = "| 1     910B2               | OK            | 95.8 "
+    checks = _smi(tmp_path, recorded("910b").replace(row, row.replace("| OK", "  OK")))
+    check = _named(checks, "npu-smi info")
+    assert check.status is Status.WARNING
+    assert check.found.startswith("1 x 910B2, driver tool 25.3.rc1; not understood: | 1     910B2")
+    assert devices.look(_with_smi(tmp_path), None).number is None  # a list is not held to it
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [("#!/gone/sh\n", "its interpreter or loader, is not here"), ("\x7fELF", "format error")],
+)
+def test_npu_smi_that_does_not_start(tmp_path: Path, start: str, said: str) -> None:
+    (tmp_path / "npu-smi").write_text(start)
+    (tmp_path / "npu-smi").chmod(0o755)
+    there = Machine(tmp_path, {"PATH": str(tmp_path)}, system="Linux")
+    check = _named(list(devices.look(there, None).checks), "npu-smi info")
+    assert check.status is Status.WARNING
+    assert said in check.found
+    assert check.todo.startswith("put the npu-smi of this machine's driver in its place")
+
+
+def test_npu_smi_that_lists_no_chip(tmp_path: Path) -> None:
+    check = _named(_smi(tmp_path, recorded("none")), "npu-smi info")
+    assert (check.status, check.found) == (Status.WRONG, "lists no NPU")
+
+
+def test_memory_that_is_not_told(tmp_path: Path) -> None:
+    one = recorded("910b").replace("3391 / 65536", "NA   / NA   ")
+    row = _named(_smi(tmp_path, one), "NPU memory")
+    assert row.found == "at least 13226 MB free on each that tells it; 1 of 2 held by processes"
+    row = _named(_smi(tmp_path, one, visible=(0,)), "NPU memory")
+    assert row.status is Status.UNCHECKED
+    diagnosis = Diagnosis((), False, False, devices.look(_with_smi(tmp_path), None))
+    first, second = json.loads(as_json(diagnosis))["devices"]
+    assert (first["memory_used_mb"], first["memory_total_mb"]) == (None, None)
+    assert (second["memory_used_mb"], second["memory_total_mb"]) == (52310, 65536)
+
+
 def test_unhealthy_chips(tmp_path: Path) -> None:
-    checks = _smi(tmp_path, "unhealthy")
+    checks = _smi(tmp_path, recorded("unhealthy"))
     critical, alarm = _named(checks, "NPU 0 chip 0"), _named(checks, "NPU 1 chip 0")
     assert (critical.status, critical.found) == (Status.WRONG, "910B2: health is Critical")
     assert (alarm.status, alarm.found) == (Status.WARNING, "910B2: health is Alarm")
@@ -182,20 +249,23 @@ def test_unhealthy_chips(tmp_path: Path) -> None:
 
 
 def test_an_unhealthy_chip_that_is_not_visible(tmp_path: Path) -> None:
-    checks = _smi(tmp_path, "unhealthy", visible=(1,))
+    checks = _smi(tmp_path, recorded("unhealthy"), visible=(1,))
     assert _named(checks, "NPU 0 chip 0").status is Status.WARNING
 
 
 def test_memory(tmp_path: Path) -> None:
-    full = _named(_smi(tmp_path, "full"), "NPU memory")
+    full = _named(_smi(tmp_path, recorded("full")), "NPU memory")
     assert full.status is Status.WARNING
     assert "NPU 0 chip 0: 1666 of 65536 MB free" in full.found
     assert full.todo.endswith(": processes 9001 python")
-    (tmp_path / "bin" / "printed.txt").write_text(recorded("910b"))
-    free = _named(_smi(tmp_path, "910b"), "NPU memory")
+    free = _named(_smi(tmp_path, recorded("910b")), "NPU memory")
     assert free.found == "at least 13226 MB free on each; 1 of 2 held by processes"
-    elsewhere = _named(_smi(tmp_path, "full", visible=(1,)), "NPU memory")
-    assert elsewhere.status is Status.OK
+    elsewhere = _named(_smi(tmp_path, recorded("full"), visible=(1,)), "NPU memory")
+    assert elsewhere.found == "at least 13226 MB free on each; 1 of 1 held by processes"
+    none = _named(_smi(tmp_path, recorded("910b"), visible=(7,)), "NPU memory")
+    assert none.status is Status.UNCHECKED
+    other = _named(_smi(tmp_path, recorded("910b"), visible=(0,)), "NPU memory")
+    assert other.found == "at least 62145 MB free on each"
 
 
 def test_npu_smi_that_is_not_there(tmp_path: Path) -> None:
@@ -205,8 +275,6 @@ def test_npu_smi_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_npu_smi_of_the_driver_is_found_without_path(tmp_path: Path) -> None:
-    from doctor_machines import program
-
     place = tmp_path / "usr/local/sbin"
     place.mkdir(parents=True)
     program(place, recorded("910b"))
@@ -233,6 +301,15 @@ def test_device_files(tmp_path: Path) -> None:
     (folder / "dev" / "svm0").touch()
     (folder / "dev" / "devmm_svm").unlink()
     assert check(True).status is Status.OK  # a board
+
+
+def test_npu_smi_lists_npus_that_have_no_files(tmp_path: Path) -> None:
+    checks = _smi(tmp_path, recorded("910b"))
+    assert _named(checks, "npu-smi info").status is Status.OK
+    assert _named(checks, "device files").todo.startswith("in a container, mount the driver")
+    there = Machine(tmp_path, {}, system="Linux")
+    rows = ascend.checks(ascend.installed(there), there, "", ("910B2",))
+    assert _named(list(rows), "driver").status is Status.UNCHECKED
 
 
 # --- versions ---------------------------------------------------------------------------------
@@ -281,6 +358,16 @@ def test_the_layout_since_8_5() -> None:
     assert rows["CANN kernels"].found == "9.2.0, Ascend-cann-910b-ops"
     assert "does not say whether it fits" in rows["driver"].found
     assert rows["firmware"].status is Status.UNCHECKED
+
+
+def test_a_pipe_in_place_of_a_file(tmp_path: Path) -> None:
+    folder = root(tmp_path / "root", "cann-8.3")
+    file = next(cann_of(folder).glob("*-linux/ascend_toolkit_install.info"))
+    file.unlink()
+    os.mkfifo(file)
+    there = Machine(folder, {}, system="Linux")
+    toolkit = next(ascend.checks(ascend.installed(there), there, "2.8.0", ()))
+    assert toolkit.status is Status.UNCHECKED
 
 
 def test_version_cfg_alone_and_kernels_of_another_version() -> None:
@@ -384,22 +471,39 @@ def test_library_path(tmp_path: Path) -> None:
         ("7", Status.WRONG, "beyond the last device", "=0"),
         ("", Status.WRONG, "no device visible", "=0"),
         ("GPU-8f2a", Status.WRONG, "no device visible", "=0"),
-        ("0, 1", Status.WARNING, "only 0 is read", "=0"),
-        ("0-1", Status.WARNING, "only 0 is read", "=0"),
+        ("0, 1", Status.WARNING, "=0, 1: only 0 is read", "=0,1"),
+        ("0-1", Status.WARNING, "only 0 is read", "=0,1"),
+        ("0 - 7", Status.WARNING, "only 0 is read", "=0,1"),
+        ("0;1", Status.WARNING, "only 0 is read", "=0,1"),
+        ("0,,1", Status.WARNING, "an empty place", "=0,1"),
+        ("0,1,", Status.OK, "=0,1,", ""),
+        (" 0 , 1", Status.WRONG, "no device visible", "=0,1"),
+        ('"0,1"', Status.WRONG, "no device visible", "=0,1"),
+        ("\u0660,\u0661", Status.WRONG, "no device visible", "=0,1"),
+        ("\N{SUPERSCRIPT TWO}", Status.WRONG, "no device visible", "=0"),
+        ("-1", Status.WRONG, "no device visible", "=0"),
+        ("001", Status.OK, "=001", ""),
+        ("007", Status.WRONG, "beyond the last device, which is 1", "=0"),
+        ("0,99999999999999999999999999", Status.WRONG, "beyond the last device", "=0"),
+        ("9" * 5000, Status.WRONG, "beyond the last device", "=0"),
     ],
 )
 def test_visible_devices(value: str, status: Status, said: str, todo: str) -> None:
     check = environment.visible(Machine(environ={environment.VISIBLE: value}), 2)
     assert check.status is status
     assert said in check.found
-    assert check.todo.endswith(todo)
-    assert bool(check.todo) is (status is not Status.OK)
+    assert check.todo == (f"export {environment.VISIBLE}{todo}" if todo else "")
 
 
 def test_visible_devices_of_an_unknown_number() -> None:
-    check = environment.visible(Machine(environ={environment.VISIBLE: "40"}), None)
-    assert check.status is Status.OK
-    assert "not checked" in check.found
+    def check(value: str) -> Check:
+        return environment.visible(Machine(environ={environment.VISIBLE: value}), None)
+
+    assert check("40").status is Status.OK
+    assert "not checked" in check("40").found
+    assert check("0-3").todo.endswith("=0,1,2,3")
+    far = check("1,99999999999999999999999999")
+    assert (far.status, far.todo) == (Status.WRONG, f"export {environment.VISIBLE}=1")
 
 
 # --- packages ---------------------------------------------------------------------------------
@@ -435,8 +539,11 @@ def test_python_without_a_wheel() -> None:
     ],
 )
 def test_pairs_of_torch(torch: str, torch_npu: str, needs: tuple[str, ...], status: Status) -> None:
-    check = software.torch(_packages(torch=torch, torch_npu=torch_npu, needs=needs))
+    there = Machine(system="Linux", architecture="x86_64")
+    check = software.torch(_packages(torch=torch, torch_npu=torch_npu, needs=needs), there)
     assert check.status is status
+    if status is Status.WRONG:
+        assert re.search(r"pip install torch==2\.[\d.]+\+cpu --index-url ADDRESS,", check.todo)
 
 
 def test_a_cuda_build(tmp_path: Path) -> None:
@@ -445,7 +552,8 @@ def test_a_cuda_build(tmp_path: Path) -> None:
 
     def check(torch: str, torch_npu: str) -> Check:
         versions_of = {"torch": torch, "torch_npu": torch_npu}
-        return software.torch(Packages("3.11.7", {"torch": tmp_path / "torch"}, versions_of, ()))
+        packages = Packages("3.11.7", {"torch": tmp_path / "torch"}, versions_of, ())
+        return software.torch(packages, Machine(system="Linux", architecture="x86_64"))
 
     new = check("2.13.0", "2.13.0")
     assert new.status is Status.WRONG
@@ -455,10 +563,71 @@ def test_a_cuda_build(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("label", "built"),
+    [
+        ("cu130", "CUDA 13.0"),
+        ("cu118", "CUDA 11.8"),
+        ("rocm6.3", "ROCm 6.3"),
+        ("xpu", "XPU"),
+        ("cpu", ""),
+        ("cpu.cxx11.abi", ""),
+        ("custom", ""),
+    ],
+)
+def test_a_build_whose_version_names_it(label: str, built: str) -> None:
+    there = Machine(system="Linux", architecture="aarch64")
+    check = software.torch(_packages(torch=f"2.13.0+{label}", torch_npu="2.13.0"), there)
+    assert check.status is (Status.WRONG if built else Status.OK)
+    assert check.found.partition(", built for ")[2].partition(":")[0] == built
+    # The builds for aarch64 have no label in older releases.
+    assert ("pip install torch==2.13.0 --index-url ADDRESS" in check.todo) is bool(built)
+
+
+def test_a_module_of_the_current_folder() -> None:
+    there = Machine(system="Linux", architecture="x86_64")
+    known = {"torch": "2.13.0+cpu", "torch_npu": "2.13.0", "numpy": "2.2.0"}
+    files = {name: Path(f"/work/{name}.py") for name in known}
+    packages = Packages("3.11.7", files, known, (), strangers=frozenset(known))
+    for check in (
+        software.torch(packages, there),
+        software.torch_npu(packages, there),
+        software.numpy(packages, ""),
+    ):
+        assert check.status is Status.WRONG
+        assert check.found == (
+            f"{known[check.name]}, but Python takes it from /work/{check.name}.py, "
+            "which is another module"
+        )
+        assert check.todo.startswith(f"change to a folder without a {check.name} or {check.name}.")
+
+
+def test_broken_metadata() -> None:
+    there = Machine(system="Linux", architecture="x86_64")
+    needs = ("torch==2.13.0", "pyyaml")
+    broken = dict.fromkeys(("torch", "numpy", "pyyaml", "scipy"), "its metadata is broken")
+    known = {"torch_npu": "2.13.0"}
+    packages = Packages("3.11.7", {"torch": Path("/site/torch")}, known, needs, broken)
+    rows = [software.torch(packages, there), software.numpy(packages, "")]
+    rows += software.requirements(packages, "")
+    assert [(row.name, row.status) for row in rows] == [
+        ("torch", Status.WRONG),
+        ("numpy", Status.WRONG),
+        ("pyyaml", Status.WRONG),
+        ("torch_npu's packages", Status.OK),
+    ]
+    assert all(row.found == "its metadata is broken" and row.todo for row in rows[:3])
+    assert "scipy" in [row.name for row in software.requirements(packages, "9.2.0")]
+
+
+@pytest.mark.parametrize(
     ("torch", "todo"),
     [
         ("2.7.1+cpu", "pip install torch-npu==2.7.1.post11"),
-        ("2.2.0", "torch 2.2.0 has no torch_npu here: pip install torch==2.14.0 torch-npu==2.14.0"),
+        (
+            "2.2.0",
+            "torch 2.2.0 has no torch_npu here: pip install torch==2.14.0+cpu --index-url ADDRESS, "
+            "where ADDRESS is that of PyTorch's CPU builds; then: pip install torch-npu==2.14.0",
+        ),
     ],
 )
 def test_which_torch_npu_to_install(torch: str, todo: str) -> None:
@@ -492,7 +661,9 @@ def test_missing_packages() -> None:
 
 # --- failures ---------------------------------------------------------------------------------
 
-ADVICE = Advice("source /usr/local/Ascend/cann/set_env.sh", "2.8.0", "/src/torch_npu")
+ADVICE = Advice(
+    "source /usr/local/Ascend/cann/set_env.sh", cpu_torch("2.8.0", "x86_64"), "/src/torch_npu"
+)
 ACL = "RuntimeError: Initialize:build/CMakeFiles/torch_npu.dir/compiler_depend.ts:152 NPU function "
 
 
@@ -507,6 +678,11 @@ ACL = "RuntimeError: Initialize:build/CMakeFiles/torch_npu.dir/compiler_depend.t
         ),
         ("ModuleNotFoundError: No module named 'torch_npu._C'", "torch_npu's source folder", ""),
         ("AttributeError: module 'torch' has no attribute 'npu'", "torch knows no NPU", ""),
+        (
+            "AttributeError: module 'torch' has no attribute '__version__'",
+            "another torch",
+            "without a torch or torch.py",
+        ),
         (
             "ImportError: libhccl.so: cannot open shared object file: No such file or directory. "
             "Please check that the cann package is installed.",
@@ -609,6 +785,20 @@ def test_failures_have_names(message: str, name: str, cure: str) -> None:
     assert cause.name == name
     assert cure in cause.cure
     assert "{" not in cause.text + cause.cure
+
+
+@pytest.mark.parametrize(
+    ("hiding", "todo"),
+    [
+        ((), "read the newest log below ~/ascend/log"),
+        (("driver", "device files"), "do what is said of driver, device files; if NPUs are still"),
+    ],
+)
+def test_no_device_points_to_the_rows_that_say_why(hiding: tuple[str, ...], todo: str) -> None:
+    values = {"import torch": {}, "import torch_npu": {}, UNAVAILABLE: False}
+    tried = Attempt(values, UNAVAILABLE, (), Ran(0, False, ""))
+    rows = list(usage.checks(tried, ADVICE._replace(hiding=hiding)))
+    assert _named(rows, UNAVAILABLE).todo.startswith(todo)
 
 
 def test_failures_without_an_exception() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,14 @@ from doctor_machines import (
     sourced,
 )
 from needs import needs
+from rich.console import Console
 
-from cuda2npu.doctor.check import Status
+from cuda2npu.doctor import packages
+from cuda2npu.doctor.check import Status, ok, warning, wrong
 from cuda2npu.doctor.examine import Diagnosis, examine
 from cuda2npu.doctor.machine import Machine
+from cuda2npu.doctor.report import show, todo
+from cuda2npu.model import UsageError
 from cuda2npu.simulator.environment import real_npus
 
 MakeVenv = Callable[[], Venv]
@@ -129,6 +134,58 @@ def test_a_folder_that_only_has_the_name(venv: MakeVenv, tmp_path: Path) -> None
     rows = told(made.python, cwd=tmp_path / "work")
     assert rows["torch_npu"]["found"].endswith("no package, only a folder")
     assert rows["torch.npu.is_available()"]["found"].startswith("torch knows no NPU")
+
+
+def test_files_with_the_names_of_packages(venv: MakeVenv, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in ("torch", "numpy"):
+        (work / f"{name}.py").write_text("")
+    rows = told(venv().pair().python, cwd=work)
+    for name, version in (("torch", "2.8.0+cpu"), ("numpy", "1.26.4")):
+        place = work / f"{name}.py"
+        assert rows[name]["status"] == "wrong"
+        assert rows[name]["found"].startswith(f"{version}, but Python takes it from {place}, ")
+    assert rows["import torch"]["found"].startswith("another torch: ")
+    assert rows["import torch"]["todo"] == rows["torch"]["todo"]
+
+
+def test_a_folder_with_the_names_of_standard_modules(
+    venv: MakeVenv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = venv().pair()
+    (tmp_path / "work").mkdir()
+    for name in ("json", "platform", "numpy"):
+        (tmp_path / "work" / f"{name}.py").write_text("")
+    monkeypatch.chdir(tmp_path / "work")
+    found = packages.look_up(Machine(python=made.python))
+    assert found.versions["torch"] == "2.8.0+cpu"
+    assert found.strangers == {"numpy"}
+
+
+def test_metadata_that_cannot_be_read(venv: MakeVenv) -> None:
+    made = venv().pair()
+    (made.packages / "torch-2.8.0+cpu.dist-info" / "METADATA").write_bytes(b"\xff\xfe\x00")
+    made.package("scipy", "1.0")
+    (made.packages / "pyyaml-6.0.2.dist-info" / "METADATA").unlink()
+    file = made.packages / "torch_npu-2.8.0.dist-info" / "METADATA"
+    file.write_text(file.read_text().replace("Version: 2.8.0", "Version: banana"))
+    rows = told(made.python)
+    for name, said in {
+        "torch": f"its metadata in {made.packages} cannot be read: UnicodeDecodeError",
+        "torch_npu": f"its metadata in {made.packages} names no version, but 'banana'",
+        "pyyaml": "its metadata",
+    }.items():
+        assert (rows[name]["status"], rows[name]["found"][: len(said)]) == ("wrong", said)
+
+
+def test_a_python_that_gives_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nsleep 600\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(packages, "_SECONDS", 0.2)
+    with pytest.raises(UsageError, match="python: gave no answer in 0 s"):
+        packages.look_up(Machine(python=str(python)))
 
 
 def test_a_missing_requirement(venv: MakeVenv) -> None:
@@ -253,6 +310,24 @@ def test_a_simulated_npu(tmp_path: Path) -> None:
     assert _on_the_page("cuda2npu simulate -- cuda2npu doctor").prints(done.stdout), done.stdout
 
 
+@needs("torch", "torch_npu")
+def test_a_simulated_npu_that_is_not_visible(tmp_path: Path) -> None:
+    ours = [sys.executable, "-m", "cuda2npu"]
+    done = subprocess.run(
+        [*ours, "simulate", "--", *ours, "doctor", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "ASCEND_RT_VISIBLE_DEVICES": "7"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    steps = {row["name"]: row["todo"] for row in json.loads(done.stdout)["checks"] if row["todo"]}
+    assert steps.pop("visible devices") == "export ASCEND_RT_VISIBLE_DEVICES=0"
+    assert steps.pop("torch.npu.is_available()").startswith("do what is said of visible devices;")
+    assert steps == {}
+
+
 # --- the command line -------------------------------------------------------------------------
 
 
@@ -269,11 +344,41 @@ def test_the_report(venv: MakeVenv) -> None:
     assert done.stderr == ""
 
 
+def test_what_to_do_begins_with_the_machine() -> None:
+    rows = ("CANN toolkit", "device files", "import torch_npu", "driver", "NPU 0 chip 0")
+    cures = {"device files": "use another machine", "driver": "use another machine"}
+    cures["NPU 0 chip 0"] = "ask what is wrong"
+    checks = [warning("firmware", "old", "replace it")]
+    checks += [wrong(name, "not found", cures.get(name, "install CANN")) for name in rows]
+    steps = todo(Diagnosis(tuple(checks), False, ran=False))
+    assert [([check.name for check in found], text) for found, text in steps] == [
+        (["device files", "driver"], "use another machine"),
+        (["NPU 0 chip 0"], "ask what is wrong"),
+        (["CANN toolkit", "import torch_npu"], "install CANN"),
+        (["firmware"], "replace it"),
+    ]
+
+
+@pytest.mark.parametrize(("width", "beside"), [(40, False), (60, False), (80, True)])
+def test_the_report_in_a_narrow_terminal(width: int, beside: bool) -> None:
+    words = "leads to /usr/local/Ascend/ascend-toolkit/latest/aarch64-linux/lib64 and to others"
+    checks = (warning("torch.npu.is_available()", words, "do it"), ok("torch", ""))
+    text = StringIO()
+    show(Diagnosis(checks, False, ran=True), Console(file=text, width=width))
+    lines = text.getvalue().splitlines()
+    head = "warning      torch.npu.is_available()"
+    rows = lines[: next(n for n, line in enumerate(lines) if line.startswith("ok  "))]
+    assert rows[0].startswith(f"{head}  leads" if beside else head)
+    assert " ".join(rows).split() == [*head.split(), *words.split()]  # no word is broken
+    assert beside or {line[:5] for line in rows[1:]} == {"    l", "    /", "    a"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--python", "/gone/python"), "--python /gone/python: No such file or directory"),
         (("--python", "/bin/true"), "--python /bin/true: is no Python 3.8"),
+        (("--python", ""), "is empty"),
         (("--python", "/etc"), "--python /etc: Permission denied"),
         (("--timeout", "0"), "--timeout"),
         (("--timeout", "nan"), "--timeout"),

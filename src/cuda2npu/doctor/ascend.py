@@ -14,12 +14,13 @@ from cuda2npu.doctor.versions import Package
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 """Device files that each process opens beside those of its NPUs."""
-NO_NPU = (
-    "use a machine with an Ascend NPU and its driver; in a container, mount the driver and hand "
-    "the devices in: docker run -v /usr/local/Ascend/driver:/usr/local/Ascend/driver "
+HAND_IN = (
+    "in a container, mount the driver and hand the devices in: docker run "
+    "-v /usr/local/Ascend/driver:/usr/local/Ascend/driver "
     "-v /usr/local/dcmi:/usr/local/dcmi -v /usr/local/bin/npu-smi:/usr/local/bin/npu-smi "
     + " ".join(f"--device {path}" for path in ("/dev/davinci0", *MANAGERS))
 )
+NO_NPU = f"use a machine with an Ascend NPU and its driver; {HAND_IN}"
 KERNEL_FOLDER = "built-in/op_impl/ai_core/tbe/kernel"
 """Below the folder opp: the compiled operators, a folder per kind of chip."""
 _KINDS = (("910B", "ascend910b"), ("310P", "ascend310p"), ("310B", "ascend310b"))
@@ -79,7 +80,7 @@ def checks(
     """The rows about CANN, driver and firmware."""
     yield _toolkit(software, machine, torch_npu)
     yield _kernels(software, chips)
-    yield _driver(software, machine)
+    yield _driver(software, machine, chips)
     yield _firmware(software)
 
 
@@ -130,10 +131,10 @@ def _kernels(software: Installed, chips: tuple[str, ...]) -> Check:
     return ok(name, found)
 
 
-def _driver(software: Installed, machine: Machine) -> Check:
+def _driver(software: Installed, machine: Machine, chips: tuple[str, ...]) -> Check:
     name, package = "driver", software.driver
     if package is None:
-        if any(machine.at("/dev").glob("davinci[0-9]*")):
+        if chips or any(machine.at("/dev").glob("davinci[0-9]*")):
             return unchecked(name, "version.info is not here, as in many containers")
         text = "not installed: no version.info in /usr/local/Ascend/driver"
         return wrong(name, text, NO_NPU)

@@ -20,11 +20,22 @@ def _seconds(value: float) -> float:
     return value
 
 
+def _program(path: str) -> str:
+    if not path:
+        raise typer.BadParameter("is empty; name a Python, or leave the option out")
+    return path
+
+
 def doctor(
     python: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="The Python to look at; the one that runs this."),
-    ] = None,
+        str,
+        typer.Option(
+            metavar="PATH",
+            callback=_program,
+            show_default=False,
+            help="The Python to look at; the one that runs this.",
+        ),
+    ] = sys.executable,
     timeout: Annotated[
         float,
         typer.Option(
@@ -40,7 +51,7 @@ def doctor(
     from cuda2npu.doctor.command import run_doctor
 
     try:
-        code = run_doctor(python or sys.executable, timeout, as_json)
+        code = run_doctor(python, timeout, as_json)
     except UsageError as error:
         Output(sys.stderr).write(f"error: {error}\n")
         raise typer.Exit(ERROR) from None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cuda2npu.doctor.ascend import MANAGERS, NO_NPU
+from cuda2npu.doctor.ascend import HAND_IN, MANAGERS, NO_NPU
 from cuda2npu.doctor.check import Check, Status, ok, unchecked, warning, wrong
 from cuda2npu.doctor.failures import DRIVER_PATH
 from cuda2npu.doctor.machine import Machine
@@ -18,6 +19,8 @@ PLACES = ("/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
 BOARD_MEMORY = "/dev/svm0"
 LITTLE = 10
 """Percent of a chip's memory below which little is free."""
+LONGEST = 120
+"""Characters of a line of npu-smi that the report shows."""
 _SECONDS = 30.0
 _HEALTHY = "OK"
 _DOUBTFUL = ("WARNING", "ALARM", "NA", "-")
@@ -60,7 +63,9 @@ class Devices(NamedTuple):
         """How many NPUs a process finds: those that are handed into a container."""
         if self.files:
             return len(self.files)
-        return len(self.listing.chips) if self.listing else None
+        if self.listing is None or self.listing.unread:
+            return None
+        return len(self.listing.chips)
 
     @property
     def chips(self) -> tuple[str, ...]:
@@ -71,8 +76,10 @@ def look(machine: Machine, visible: tuple[int, ...] | None) -> Devices:
     """Ask npu-smi and look at the device files; ``visible`` are the devices that are in use."""
     files = tuple(sorted(machine.at("/dev").glob("davinci[0-9]*")))
     listing, failed = _ask(machine, files)
+    if listing and listing.unread:
+        visible = None  # chips are counted through, and one is missing
     found = list(_chips(listing, visible)) if listing else [failed] if failed else []
-    return Devices(listing, files, (*found, *_files(machine, files)))
+    return Devices(listing, files, (*found, *_files(machine, files, listing)))
 
 
 def _ask(machine: Machine, files: tuple[Path, ...]) -> tuple[Listing | None, Check | None]:
@@ -87,7 +94,7 @@ def _ask(machine: Machine, files: tuple[Path, ...]) -> tuple[Listing | None, Che
     try:
         ran = machine.run([program, "info"], _SECONDS)
     except OSError as error:
-        return None, warning(name, f"{program}: {error.strerror}", "make it executable")
+        return None, _not_started(program, error)
     if ran.timed_out:
         todo = "let the administrator read dmesg, and restart the machine"
         return None, wrong(name, f"gave no answer in {_SECONDS:.0f} s: the driver hangs", todo)
@@ -100,19 +107,46 @@ def _ask(machine: Machine, files: tuple[Path, ...]) -> tuple[Listing | None, Che
     if ran.code:
         todo = "run npu-smi info by hand, and let the administrator read dmesg"
         return None, wrong(name, f"ended with code {ran.code}: {_last(ran.output)}", todo)
+    if listing.unread:
+        return None, _not_understood(listing)
     todo = "see that the NPU is in the machine (lspci), and that its driver is loaded (lsmod)"
     return None, wrong(name, "lists no NPU", todo)
 
 
+def _not_started(program: str, error: OSError) -> Check:
+    if error.errno == errno.EACCES:
+        todo = f"let this user run it: chmod a+rx {program}"
+    else:
+        todo = "put the npu-smi of this machine's driver in its place, or take it from PATH"
+    why = str(error.strerror)
+    if error.errno == errno.ENOENT:
+        why = "what runs it, its interpreter or loader, is not here"
+    return warning("npu-smi info", f"{program} does not start: {why}", todo)
+
+
+def _not_understood(listing: Listing, found: str = "") -> Check:
+    first = _shortened(listing.unread[0]) or "it printed nothing"
+    todo = "run npu-smi info by hand, and see for yourself that the NPUs are healthy and free"
+    return warning("npu-smi info", f"{found}not understood: {first}", todo)
+
+
 def _last(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1] if lines else "it printed nothing"
+    return _shortened(lines[-1]) if lines else "it printed nothing"
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"
 
 
 def _chips(listing: Listing, visible: tuple[int, ...] | None) -> Iterator[Check]:
     chips = listing.chips
     names = ", ".join(dict.fromkeys(chip.name for chip in chips))
-    yield ok("npu-smi info", f"{len(chips)} x {names}, driver tool {listing.version}")
+    found = f"{len(chips)} x {names}, driver tool {listing.version}"
+    if listing.unread:
+        yield _not_understood(listing, f"{found}; ")
+    else:
+        yield ok("npu-smi info", found)
     for index, chip in enumerate(chips):
         if chip.health.upper() != _HEALTHY:
             yield _unhealthy(chip, visible is None or index in visible)
@@ -124,7 +158,12 @@ def _memory(listing: Listing, visible: tuple[int, ...] | None) -> Check:
     """How much is free on the chips that are in use."""
     name, chips = "NPU memory", listing.chips
     used = [c for index, c in enumerate(chips) if visible is None or index in visible]
-    full = [chip for chip in used if chip.total and chip.free * 100 < chip.total * LITTLE]
+    if not used:
+        return unchecked(name, "no NPU of the list is visible")
+    told = [chip for chip in used if chip.total]
+    if not told:
+        return unchecked(name, "npu-smi info does not tell it of the visible NPUs")
+    full = [chip for chip in told if chip.free * 100 < chip.total * LITTLE]
     if full:
         text = "; ".join(f"NPU {c.npu} chip {c.chip}: {c.free} of {c.total} MB free" for c in full)
         where = {(chip.npu, chip.chip) for chip in full}
@@ -132,10 +171,11 @@ def _memory(listing: Listing, visible: tuple[int, ...] | None) -> Check:
         held = ", ".join(f"{p.pid} {p.name}".strip() for p in holding)
         todo = "end the processes that hold it, or make other NPUs visible: "
         return warning(name, text, f"{todo}processes {held}" if held else todo.rstrip(": "))
-    free = min(chip.free for chip in used or chips)
+    free = min(chip.free for chip in told)
     holders = {(one.npu, one.chip) for one in listing.processes}
-    busy = f"; {len(holders)} of {len(chips)} held by processes" if holders else ""
-    return ok(name, f"at least {free} MB free on each{busy}")
+    busy = sum((chip.npu, chip.chip) in holders for chip in used)
+    text = f"at least {free} MB free on each" + ("" if told == used else " that tells it")
+    return ok(name, f"{text}; {busy} of {len(used)} held by processes" if busy else text)
 
 
 def _unhealthy(chip: Chip, in_use: bool) -> Check:
@@ -149,10 +189,11 @@ def _unhealthy(chip: Chip, in_use: bool) -> Check:
     return Check(name, Status.WRONG if bad else Status.WARNING, text, todo)
 
 
-def _files(machine: Machine, files: tuple[Path, ...]) -> Iterator[Check]:
+def _files(machine: Machine, files: tuple[Path, ...], listing: Listing | None) -> Iterator[Check]:
     name = "device files"
     if not files:
-        yield wrong(name, "there is no /dev/davinci0 nor another NPU", NO_NPU)
+        todo = HAND_IN if listing else NO_NPU
+        yield wrong(name, "there is no /dev/davinci0 nor another NPU", todo)
         return
     # A board whose NPU has no host beside it, such as the Atlas 200I DK, has other files.
     on_a_board = machine.at(BOARD_MEMORY).exists()

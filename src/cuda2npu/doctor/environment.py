@@ -15,6 +15,8 @@ from cuda2npu.doctor.machine import Machine
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 VISIBLE_ROW = "visible devices"
+MOST = 64
+"""As many devices torch_npu counts on where the variable is not set."""
 OF_CANN = ("libhccl.so", "libascendcl.so")
 OF_DRIVER = "libascend_hal.so"
 
@@ -80,16 +82,18 @@ def visible(machine: Machine, count: int | None) -> Check:
     value = machine.environ.get(VISIBLE)
     if value is None:
         return ok(VISIBLE_ROW, f"all: {VISIBLE} is not set")
-    numbers, given = _numbers(value), f"{VISIBLE}={value}"
-    right = ",".join(map(str, sorted(set(numbers))))
+    numbers, meant = _numbers(value), _meant(value, MOST if count is None else count)
+    given = f"{VISIBLE}={value}"
     fault = _fault(numbers, count)
     if fault:
-        left = [one for one in sorted(set(numbers)) if count is None or one < count]
-        todo = f"export {VISIBLE}={','.join(map(str, left)) or '0'}"
+        todo = f"export {VISIBLE}={','.join(map(str, meant)) or '0'}"
         return wrong(VISIBLE_ROW, f"{given} {fault}", todo)
-    if right != value.strip():
-        text = f"{given}: only {right} is read, for the list ends at what is no number"
-        return warning(VISIBLE_ROW, text, f"export {VISIBLE}={right}")
+    if set(meant) - set(numbers):
+        text = (
+            f"{given}: only {','.join(map(str, numbers))} is read, for what is neither a digit nor "
+            "a comma ends the list, and so does an empty place"
+        )
+        return warning(VISIBLE_ROW, text, f"export {VISIBLE}={','.join(map(str, meant))}")
     return ok(VISIBLE_ROW, given if count is not None else f"{given}; not checked: how many exist")
 
 
@@ -103,6 +107,8 @@ def _fault(numbers: list[int], count: int | None) -> str:
         return "does not ascend, and so makes no device visible"
     if count and numbers[-1] >= count:
         return f"goes beyond the last device, which is {count - 1}"
+    if numbers[-1] >= MOST:
+        return f"goes beyond the {MOST} devices that torch_npu counts on"
     return ""
 
 
@@ -113,14 +119,22 @@ def visible_devices(machine: Machine) -> tuple[int, ...] | None:
 
 
 def _numbers(value: str) -> list[int]:
-    """The list up to the first character that belongs into none."""
-    listed = re.match(r"[\d,]*", value)
-    found: list[int] = []
-    for part in (listed[0] if listed else "").split(","):
-        if not part:
-            break
-        found.append(int(part))
-    return found
+    """The list up to the first character that belongs into none, or to an empty place."""
+    listed = re.match(r"(?:[0-9]+,)*(?:[0-9]+)?", value)
+    return [_number(part) for part in (listed[0] if listed else "").split(",") if part]
+
+
+def _meant(value: str, count: int) -> list[int]:
+    """The devices that a person who wrote this list wants, of those that exist."""
+    words = re.split(r"[^\w-]+", re.sub(r"\s*-\s*", "-", value))
+    spans = [re.fullmatch(r"(\d+)(?:-(\d+))?", word) for word in words]
+    ends = [(_number(one[1]), _number(one[2] or one[1])) for one in spans if one]
+    return [one for one in range(count) if any(low <= one <= high for low, high in ends)]
+
+
+def _number(digits: str) -> int:
+    """Of a number that is far too large the first digits will do: int() refuses very long ones."""
+    return int(digits.lstrip("0")[:10] or "0")
 
 
 def checks(

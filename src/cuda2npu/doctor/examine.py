@@ -8,9 +8,10 @@ from cuda2npu.doctor import ascend, devices, environment, software, usage
 from cuda2npu.doctor.attempt import Attempt, attempt
 from cuda2npu.doctor.check import Check, Status, unchecked
 from cuda2npu.doctor.devices import Devices
-from cuda2npu.doctor.failures import Advice
+from cuda2npu.doctor.failures import Advice, cpu_torch
 from cuda2npu.doctor.machine import Machine
 from cuda2npu.doctor.packages import Packages, look_up
+from cuda2npu.simulator.environment import DEVICES
 
 SIMULATED = "the NPU is simulated"
 OF_A_REAL_NPU = (
@@ -20,10 +21,11 @@ OF_A_REAL_NPU = (
     "firmware",
     "set_env.sh",
     "LD_LIBRARY_PATH",
-    environment.VISIBLE_ROW,
     "npu-smi info",
     "device files",
 )
+OF_DEVICES = ("driver", environment.VISIBLE_ROW, "npu-smi info", "device files")
+"""The rows that can say why no device is found."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def examine(machine: Machine, timeout: float) -> Diagnosis:
     rows = [
         system,
         software.python(packages, machine),
-        software.torch(packages),
+        software.torch(packages, machine),
         software.torch_npu(packages, machine),
     ]
     if machine.simulated:
@@ -85,19 +87,21 @@ def examine(machine: Machine, timeout: float) -> Diagnosis:
     rows += environment.checks(installed, machine, source, found.number)
     rows += found.checks
     tried = _try(machine, packages, timeout)
-    rows += _usage(tried, packages, source)
+    rows += _usage(tried, machine, packages, source, rows)
     return Diagnosis(tuple(rows), simulated=False, ran=_came_through(tried), devices=found)
 
 
 def _simulated(
     machine: Machine, packages: Packages, rows: list[Check], timeout: float
 ) -> Diagnosis:
-    """Of a real NPU nothing is said."""
+    """Of a real NPU nothing is said; the list of visible devices holds for the simulated ones."""
     rows += software.requirements(packages, "")
     rows.append(software.numpy(packages, ""))
     rows += [unchecked(name, SIMULATED) for name in OF_A_REAL_NPU]
+    number = machine.environ.get(DEVICES) or "1"
+    rows.append(environment.visible(machine, int(number) if number.isdecimal() else None))
     tried = _try(machine, packages, timeout)
-    rows += _usage(tried, packages, "start it with cuda2npu simulate --")
+    rows += _usage(tried, machine, packages, "start it with cuda2npu simulate --", rows)
     return Diagnosis(tuple(rows), simulated=True, ran=_came_through(tried))
 
 
@@ -107,13 +111,16 @@ def _try(machine: Machine, packages: Packages, timeout: float) -> Attempt | None
     return attempt(machine, timeout) if there else None
 
 
-def _usage(tried: Attempt | None, packages: Packages, source: str) -> list[Check]:
+def _usage(
+    tried: Attempt | None, machine: Machine, packages: Packages, source: str, rows: list[Check]
+) -> list[Check]:
     if tried is None:
         return usage.untried("torch and torch_npu are not both here")
     advice = Advice(
         source=source,
-        torch=software.needed_torch(packages) or "of the same number",
+        torch=cpu_torch(software.needed_torch(packages), machine.architecture),
         folder=str(packages.folders["torch_npu"]),
+        hiding=tuple(row.name for row in rows if row.name in OF_DEVICES and row.todo),
     )
     return list(usage.checks(tried, advice))
 

@@ -20,9 +20,11 @@ class Advice(NamedTuple):
     source: str
     """How to source CANN's set_env.sh, or to install CANN."""
     torch: str
-    """The torch that the installed torch_npu needs, such as ``2.13.0``."""
+    """How to install the torch that the installed torch_npu needs."""
     folder: str
     """Where Python found torch_npu."""
+    hiding: tuple[str, ...] = ()
+    """The rows of the report that say why no device is found."""
 
 
 class _Known(NamedTuple):
@@ -32,15 +34,32 @@ class _Known(NamedTuple):
     cure: str
 
 
-CPU_BUILD = (
-    "install torch in its build for the CPU: pip install torch=={torch}+cpu, --index-url with the "
-    "address of PyTorch's CPU builds"
-)
-TORCH_PAIR = "install the torch that torch_npu was compiled for: pip install torch=={torch}"
-OWN_FOLDER = (
-    "change to a folder without a torch_npu of its own, such as your home folder, and take its "
-    "source tree out of PYTHONPATH"
-)
+CPU_BUILD = "install torch in its build for the CPU: {torch}"
+TORCH_PAIR = "install the torch that torch_npu was compiled for, in its build for the CPU: {torch}"
+
+
+def cpu_torch(version: str, architecture: str) -> str:
+    """How to install this torch for the CPU. Without the address x86_64 gets the build for CUDA.
+
+    Source: the README in the metadata of torch_npu's wheels, "Install PyTorch".
+    """
+    if not version:
+        return "pip install torch of the release of torch_npu, from PyTorch's CPU builds"
+    label = "+cpu" if architecture == "x86_64" else ""
+    return (
+        f"pip install torch=={version}{label} --index-url ADDRESS, where ADDRESS is that of "
+        "PyTorch's CPU builds"
+    )
+
+
+def elsewhere(module: str) -> str:
+    """How to have Python find the installed package."""
+    return (
+        f"change to a folder without a {module} or {module}.py of its own, such as your home "
+        "folder, and take what lies beside it out of PYTHONPATH"
+    )
+
+
 DRIVER_PATH = (
     "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64:"
     "/usr/local/Ascend/driver/lib64/common:/usr/local/Ascend/driver/lib64/driver:"
@@ -56,7 +75,13 @@ _KNOWN = (
         r"cannot import name '_C' from .*torch_npu|No module named 'torch_npu\._C'",
         "torch_npu's source folder",
         "Python took torch_npu from {folder}, which holds no compiled library",
-        OWN_FOLDER,
+        elsewhere("torch_npu"),
+    ),
+    _Known(
+        r"module 'torch' has no attribute '__version__'",
+        "another torch",
+        "Python took something else for torch; see the row torch",
+        elsewhere("torch"),
     ),
     _Known(
         r"Two accelerators cannot be used at the same time|Duplicated key",
@@ -82,7 +107,8 @@ _KNOWN = (
         r"lib(torch_npu|npu_profiler|torch|torch_cpu|torch_python|c10)\.so[.\d]*: cannot open",
         "incomplete torch or torch_npu",
         "the loader finds no {library}, a library of the Python package itself",
-        "install both anew: pip install --force-reinstall torch=={torch} torch-npu",
+        "install both anew: pip uninstall torch torch-npu; then torch-npu of the same release, and "
+        "before it torch: {torch}",
     ),
     _Known(
         r"lib(hccl|hcom\w*|ascendcl|acl\w*|ge_\w+|graph\w*|runtime|opapi\w*|msprofiler|error_manager"

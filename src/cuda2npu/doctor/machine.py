@@ -102,8 +102,10 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> bool:
 
 
 def read(path: Path) -> str | None:
-    """The text of a file; None if there is none that can be read."""
+    """The text of a file; None if there is none that can be read. A pipe has no end."""
     try:
+        if not path.is_file():
+            return None
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cuda2npu.doctor.machine import Machine
+from cuda2npu.doctor.table import numbers
 from cuda2npu.model import UsageError
 
-MODULES = ("torch", "torch_npu")
+MODULES = ("torch", "torch_npu", "numpy")
 OF_CANN = (
     "attrs cython numpy decorator sympy cffi pyyaml pathlib2 psutil protobuf scipy requests absl-py"
 ).split()
@@ -33,6 +34,10 @@ class Packages:
     """By the name of the distribution; a folder that is merely on the path has none."""
     requires: tuple[str, ...]
     """The requirements in torch_npu's metadata, such as ``torch==2.13.0.*``."""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Why the metadata of a distribution tells nothing."""
+    strangers: frozenset[str] = frozenset()
+    """Modules that are found where no compiled library lies: something else of the same name."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -57,12 +62,25 @@ def look_up(machine: Machine) -> Packages:
     missing = {name_of(one) for one in requires} - set(OF_CANN)
     if missing:
         found["distributions"].update(_ask(machine, sorted(missing))["distributions"])
+    distributions = {name: one for name, one in found["distributions"].items() if one}
+    broken = {name: why for name, one in distributions.items() if (why := _fault(one))}
+    places = {name: Path(one["place"]) for name, one in found["modules"].items() if one["place"]}
     return Packages(
         found["python"],
-        {name: Path(place) for name, place in found["modules"].items() if place},
-        {name: one["version"] for name, one in found["distributions"].items() if one},
+        places,
+        {name: one["version"] for name, one in distributions.items() if name not in broken},
         tuple(requires),
+        broken,
+        frozenset(name for name in places if not found["modules"][name]["compiled"]),
     )
+
+
+def _fault(distribution: Mapping[str, Any]) -> str:
+    """Why its metadata tells no version; empty if it does."""
+    where, version = f"its metadata in {distribution['place']}", distribution["version"]
+    if distribution["error"]:
+        return f"{where} cannot be read: {distribution['error']}"
+    return "" if numbers(version) else f"{where} names no version, but {version!r}"
 
 
 def _ask(machine: Machine, names: list[str]) -> dict[str, Any]:
@@ -76,6 +94,11 @@ def _ask(machine: Machine, names: list[str]) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(ran.output.splitlines()[-1])
         found["distributions"], found["modules"], found["python"]
     except (ValueError, IndexError, KeyError, TypeError):
+        if ran.timed_out:
+            raise UsageError(
+                f"--python {machine.python}: gave no answer in {_SECONDS:.0f} s; "
+                "run it by hand to see what it waits for"
+            ) from None
         last = ran.output.strip().splitlines()[-1:] or [f"ended with {ran.code}"]
         raise UsageError(
             f"--python {machine.python}: is no Python 3.8 or newer that runs ({last[0]})"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _BUS_ID = re.compile(r"[0-9A-Fa-fxX]{4}:[0-9A-Fa-fxX]{2}:[0-9A-Fa-fxX]{2}\.[0-9A-Fa-fxX]")
+_TITLE = re.compile(r"\|\s*NPU\s+Name\b")
+_WORD = re.compile(r"\w")
 _USED = re.compile(r"(\d+)\s*/\s*(\d+)")
 
 
@@ -21,6 +23,7 @@ class Chip(NamedTuple):
     used: int
     """Megabytes; of HBM where there is HBM."""
     total: int
+    """0 where it is not told."""
 
     @property
     def free(self) -> int:
@@ -45,40 +48,55 @@ class Listing:
     version: str
     chips: tuple[Chip, ...] = ()
     processes: tuple[Process, ...] = ()
+    unread: tuple[str, ...] = ()
+    """Lines of the table of devices that are not in a known form; without a table all lines, or an
+    empty one."""
 
 
 def parse(text: str) -> Listing:
-    """The chips and processes of the table; without a table there are none."""
+    """The chips and processes of the table, and what could not be read."""
+    lines = [line.strip() for line in text.splitlines() if _WORD.search(line)]
+    rows = [line for line in lines if line.startswith("|")]
+    title = next((index for index, row in enumerate(rows) if _TITLE.match(row)), None)
+    start = 0 if title is None else title + 2  # a title has two lines, as each chip has
+    end = next((index for index, row in enumerate(rows) if "Process id" in row), len(rows))
+    chips, unread = _chips(rows[start:end])
+    if title is None:
+        unread = [] if chips else lines or [""]
+    processes = (one for row in rows[end:] for one in _process(_cells(row)))
     version = re.search(r"\|\s*npu-smi\s+(\S+)", text)
+    return Listing(version[1] if version else "", tuple(chips), tuple(processes), tuple(unread))
+
+
+def _chips(rows: list[str]) -> tuple[list[Chip], list[str]]:
+    """What each two rows tell, and the rows that tell of no chip."""
     chips: list[Chip] = []
-    processes: list[Process] = []
-    first: list[str] | None = None
-    in_processes = False
-    for line in text.splitlines():
-        if not line.lstrip().startswith("|"):
-            continue
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if "Process id" in line:
-            in_processes = True
-        elif in_processes:
-            processes += _process(cells)
-        elif first is None:
-            first = cells if len(cells) == 3 and re.match(r"\d+\s+\S", cells[0]) else None
-        else:
-            chips += _chip(first, cells)
-            first = None
-    return Listing(version[1] if version else "", tuple(chips), tuple(processes))
+    unread: list[str] = []
+    first = ""
+    for row in rows:
+        chip = _chip(_cells(first), _cells(row))
+        if chip:
+            chips.append(chip)
+        elif first:
+            unread.append(first)
+        first = "" if chip else row
+    return chips, [*unread, first] if first else unread
 
 
-def _chip(first: list[str], second: list[str]) -> list[Chip]:
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def _chip(first: list[str], second: list[str]) -> Chip | None:
     """A chip has two rows: card, name and health; then chip, bus and memory."""
-    number = re.match(r"\d+", second[0])
-    if len(second) != 3 or number is None or not (_BUS_ID.search(second[1]) or second[1] == "NA"):
-        return []
-    npu, name = first[0].split(None, 1)
+    card, number = re.match(r"(\d+)\s+(\S.*)", first[0]), re.match(r"\d+", second[0])
+    if card is None or number is None or not len(first) == len(second) == 3:
+        return None
+    if not (_BUS_ID.search(second[1]) or second[1] == "NA"):
+        return None
     sizes = [(int(used), int(total)) for used, total in _USED.findall(second[2])]
     used, total = next((size for size in reversed(sizes) if size[1]), (0, 0))
-    return [Chip(int(npu), int(number[0]), name, first[1], used, total)]
+    return Chip(int(card[1]), int(number[0]), card[2], first[1], used, total)
 
 
 def _process(cells: list[str]) -> list[Process]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from cuda2npu.doctor import table
 from cuda2npu.doctor.check import Check, ok, unchecked, warning, wrong
-from cuda2npu.doctor.failures import CPU_BUILD, OWN_FOLDER, TORCH_PAIR
+from cuda2npu.doctor.failures import CPU_BUILD, TORCH_PAIR, cpu_torch, elsewhere
 from cuda2npu.doctor.machine import Machine
-from cuda2npu.doctor.packages import OF_CANN, Packages, name_of, pip_install
+from cuda2npu.doctor.packages import MODULES, OF_CANN, Packages, name_of, pip_install
 from cuda2npu.doctor.table import numbers
 from cuda2npu.simulator.build import cuda_build
 
@@ -51,28 +53,64 @@ def needed_torch(packages: Packages) -> str:
     return ".".join(map(str, numbers(stated)))
 
 
-def torch(packages: Packages) -> Check:
+def torch(packages: Packages, machine: Machine) -> Check:
     name, folder = "torch", packages.folders.get("torch")
     needed = needed_torch(packages)
+    pip = cpu_torch(needed, machine.architecture)
     if folder is None:
-        todo = f"pip install torch=={needed}" if needed else "install torch, then torch-npu"
-        return wrong(name, "not installed", todo)
+        return wrong(name, "not installed", pip if needed else _install(packages, machine))
+    fault = _broken(name, packages) or _stranger(name, packages)
+    if fault:
+        return fault
     version = packages.versions.get("torch", "")
     if not version:
         return warning(name, f"{folder}: no package, only a folder", "install torch with pip")
-    cuda = cuda_build(folder)
-    found = f"{version}, built for CUDA {cuda}" if cuda else version
+    other = _accelerator(folder, version)
+    found = f"{version}, built for {other}" if other else version
     own = packages.versions.get("torch_npu", "")
     if needed and numbers(version) != numbers(needed):
         text = f"{found}, but torch_npu {own} needs {needed}"
-        return wrong(name, text, TORCH_PAIR.format(torch=needed))
-    if cuda and own:
-        todo = CPU_BUILD.format(torch=needed)
-        text = f"{found}: torch_npu does not run beside a CUDA build"
+        return wrong(name, text, TORCH_PAIR.format(torch=pip))
+    if other and own:
+        todo = CPU_BUILD.format(torch=pip)
+        text = f"{found}: torch_npu does not run beside a build for another accelerator"
         if numbers(own) >= REFUSES_CUDA:
             return wrong(name, text, todo)
         return warning(name, f"{found}; torch_npu {own} asks for the build for the CPU", todo)
     return ok(name, found)
+
+
+def _accelerator(folder: Path, version: str) -> str:
+    """What torch was built for beside the CPU, by its file or the label of its version."""
+    cuda = cuda_build(folder)
+    if cuda:
+        return f"CUDA {cuda}"
+    label = re.search(r"\+(cu(?=\d)|rocm|xpu)([\d.]*)", version)
+    if label is None:
+        return ""
+    if label[1] == "cu":
+        return f"CUDA {label[2][:-1]}.{label[2][-1:]}"  # cu118 is 11.8
+    return f"{'ROCm' if label[1] == 'rocm' else 'XPU'} {label[2]}".strip()
+
+
+def _broken(name: str, packages: Packages) -> Check | None:
+    """A distribution whose metadata tells no version."""
+    why = packages.broken.get(name)
+    todo = f"remove its .dist-info folder there, then install {name} anew with pip"
+    return wrong(name, why, todo) if why else None
+
+
+def _stranger(name: str, packages: Packages) -> Check | None:
+    """A module of that name which is not the package, mostly one of the current folder."""
+    if name not in packages.strangers:
+        return None
+    place, version = packages.folders[name], packages.versions.get(name)
+    text = f"{place}: no package, only a {'file' if place.suffix == '.py' else 'folder'}"
+    if version:
+        text = f"{version}, but Python takes it from {place}, which holds no compiled library"
+        if place.suffix == ".py":
+            text = f"{version}, but Python takes it from {place}, which is another module"
+    return wrong(name, text, elsewhere(name))
 
 
 def _plain(version: str) -> str:
@@ -84,12 +122,9 @@ def torch_npu(packages: Packages, machine: Machine) -> Check:
     version = packages.versions.get("torch_npu", "")
     if folder is None:
         return wrong(name, "not installed", _install(packages, machine))
-    if not version:
-        return wrong(name, f"{folder}: no package, only a folder", OWN_FOLDER)
-    if not any(folder.glob("_C*.so")):
-        text = f"{version}, but Python takes it from {folder}, which holds no compiled library"
-        return wrong(name, text, OWN_FOLDER)
-    return ok(name, version)
+    if not version and name not in packages.broken:
+        return wrong(name, f"{folder}: no package, only a folder", elsewhere(name))
+    return _broken(name, packages) or _stranger(name, packages) or ok(name, version)
 
 
 def _install(packages: Packages, machine: Machine) -> str:
@@ -102,7 +137,8 @@ def _install(packages: Packages, machine: Machine) -> str:
             return f"pip install torch-npu=={wheel.torch_npu}"
     if not fitting:
         return "install torch-npu with a Python that has a wheel; see the row Python"
-    pair = f"pip install torch=={_plain(fitting[0].torch)} torch-npu=={fitting[0].torch_npu}"
+    torch_of = cpu_torch(_plain(fitting[0].torch), machine.architecture)
+    pair = f"{torch_of}; then: pip install torch-npu=={fitting[0].torch_npu}"
     if own:
         return f"torch {_plain(packages.versions['torch'])} has no torch_npu here: {pair}"
     return pair
@@ -110,8 +146,13 @@ def _install(packages: Packages, machine: Machine) -> str:
 
 def requirements(packages: Packages, cann: str) -> Iterator[Check]:
     """Packages that torch_npu imports, and those that CANN's operator compiler imports."""
+    known = {*packages.versions, *packages.broken}
+    for name in sorted(set(packages.broken) - set(MODULES)):
+        fault = _broken(name, packages)
+        if fault and (name in packages.required or cann):
+            yield fault
     if "torch_npu" in packages.versions:
-        missing = [name for name in packages.required if name not in packages.versions]
+        missing = [name for name in packages.required if name not in known]
         name = "torch_npu's packages"
         if missing:
             todo = f"pip install {' '.join(missing)}"
@@ -120,7 +161,7 @@ def requirements(packages: Packages, cann: str) -> Iterator[Check]:
             yield ok(name, ", ".join(packages.required) or "it names none")
     if not cann:
         return
-    missing = [name for name in OF_CANN if name not in packages.versions]
+    missing = [name for name in OF_CANN if name not in known]
     if missing:
         text = f"not installed: {', '.join(missing)}; CANN needs them to compile operators"
         yield warning("CANN's packages", text, pip_install(missing))
@@ -131,6 +172,9 @@ def requirements(packages: Packages, cann: str) -> Iterator[Check]:
 def numpy(packages: Packages, cann: str) -> Check:
     """NumPy 2 came after many releases of torch and CANN; sources: their wheels and guides."""
     name, version = "numpy", packages.versions.get("numpy", "")
+    fault = _broken(name, packages) or _stranger(name, packages)
+    if fault:
+        return fault
     if not version:
         return unchecked(name, "not installed")
     old = numbers(packages.versions.get("torch", "3"), 2)

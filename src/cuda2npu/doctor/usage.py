@@ -49,10 +49,10 @@ def _told(name: str, tried: Attempt) -> str:
 def _failed(name: str, tried: Attempt, advice: Advice) -> Check:
     if tried.values.get(UNAVAILABLE) is False:
         text = "False: the runtime finds no NPU that this process may use"
-        todo = (
-            "put right what the rows driver, visible devices, npu-smi info and device files say; "
-            "if they say nothing, read the newest log below ~/ascend/log"
-        )
+        todo = "read the newest log below ~/ascend/log"
+        if advice.hiding:
+            first = f"do what is said of {', '.join(advice.hiding)}"
+            todo = f"{first}; if NPUs are still not found, {todo}"
         return wrong(name, text, todo)
     cause = cause_of(tried, advice)
     said = tried.errors[-1].splitlines()[0] if tried.errors else ""

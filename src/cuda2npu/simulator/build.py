@@ -89,7 +89,7 @@ def _refuse_cuda_build() -> None:
 def cuda_build(torch: Path) -> str | None:
     """The CUDA that the torch in this folder was built for; None for any other build."""
     version = torch / "version.py"
-    text = version.read_text(encoding="utf-8") if version.is_file() else ""
+    text = version.read_text(encoding="utf-8", errors="replace") if version.is_file() else ""
     built = _CUDA_BUILD.search(text)
     return built[1] if built else None
 
