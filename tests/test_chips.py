@@ -205,6 +205,20 @@ class TestCommandLine:
             (5, CHIP_RULE, "none"),
         ]
 
+    def test_only_the_selected_rules_are_asked(self, tmp_path: Path) -> None:
+        for select, wanted in (
+            ("NPU7", False),
+            ("NPU1", False),
+            ("NPU90", True),
+            ("NPU1,npu9", True),
+        ):
+            done = self.run(tmp_path, "check", "--chip", "A2", "--select", select)
+            assert (CHIP_RULE in done.stdout) is wanted
+        (tmp_path / "pyproject.toml").write_text(
+            '[tool.cuda2npu]\nchip = "A2"\nselect = ["NPU1"]\n'
+        )
+        assert CHIP_RULE not in self.run(tmp_path, "check").stdout
+
     def test_rewrite_names_what_is_left(self, tmp_path: Path) -> None:
         done = self.run(tmp_path, "rewrite", "--chip", "A3")
         assert done.returncode == 0
