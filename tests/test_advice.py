@@ -62,6 +62,34 @@ def test_in_the_settings_of_a_project(project: Path, tmp_path: Path) -> None:
     assert found(folder, "--select", "NPU1") == [CUDA]
 
 
+def test_a_comment_on_one_place_hides_no_other(tmp_path: Path) -> None:
+    ignored = "# cuda2npu: ignore"
+    (tmp_path / "gan.py").write_text(
+        "import torch\nfor x in loader:\n    loss.backward()\n"
+        f"    a = loss.item()  {ignored}[NPU743]\n    b = fake.item()\n    c = real.item()\n"
+    )
+    (tmp_path / "rotary.py").write_text(
+        "import torch\nfrom .llama import rotate_half\ndef apply(q, k, cos, sin):\n"
+        f"    q = q * cos + rotate_half(q) * sin  {ignored}[NPU751]\n"
+        "    k = k * cos + rotate_half(k) * sin\n    return q, k\n"
+    )
+    places = [row[:3] for row in found(tmp_path, "--select", "NPU7")]
+    assert places == [
+        ("gan.py", "5", "NPU743"), ("gan.py", "6", "NPU743"), ("rotary.py", "5", "NPU751")
+    ]  # fmt: skip
+
+
+def test_a_chip_hears_only_what_holds_for_it(project: Path, tmp_path: Path) -> None:
+    assert "NPU731" not in {row[2] for row in found(project, "--select", "NPU7", "--chip", "A2")}
+    (tmp_path / "mlp.py").write_text(
+        "import torch\nimport torch.nn.functional as F\ndef f(x):\n"
+        "    gate, up = x.chunk(2, dim=-1)\n    return F.silu(gate) * up\n"
+    )
+    for chip, expected in (("A3", ["NPU753"]), ("950", [])):
+        codes = [row[2] for row in found(tmp_path, "--select", "NPU7", "--chip", chip)]
+        assert codes == expected
+
+
 def test_nothing_is_edited(project: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(FIXTURE, tmp_path / "project")
     done = run(folder, "rewrite", ".", "--select", "NPU7")

@@ -60,6 +60,12 @@ def uses_device(site: Site) -> bool:
     return _ACCELERATOR.search(site.file.text) is not None
 
 
+def names_accelerator(node: ast.AST) -> bool:
+    """Whether a piece of code speaks of one, or of a device."""
+    text = ast.unparse(node)
+    return "device" in text or _ACCELERATOR.search(text) is not None
+
+
 def loops_around(site: Site) -> list[Loop]:
     """The loops of the function that the statement stands in, the innermost first."""
     function = site.enclosing[0] if site.enclosing else site.file.tree
@@ -115,17 +121,22 @@ def is_accelerator(node: ast.expr) -> bool:
     return name in _RANKS or (not name.startswith("cpu") and denotes(node, names_device))
 
 
-def iterated(loop: Loop) -> str | None:
-    """The name of what a loop runs over, through ``enumerate`` and the like."""
-    node = getattr(loop, "iter", None)
+def iterated(loop: Loop) -> ast.expr | None:
+    """What a loop runs over: a name, an attribute or a ``DataLoader`` made there.
+
+    It is looked for through ``enumerate`` and the like.
+    """
+    node: ast.expr | None = getattr(loop, "iter", None)
     while isinstance(node, (ast.Call, ast.Subscript)):
         if isinstance(node, ast.Subscript):
             node = node.value
+        elif last_name(node.func) == "DataLoader":
+            break
         elif last_name(node.func) in _THROUGH and node.args:
             node = node.args[0]
         else:
             return None
-    return last_name(node)
+    return node
 
 
 @lru_cache(maxsize=1)
@@ -147,9 +158,12 @@ def _held_by(target: ast.expr) -> str | None:
 def loaders_of(loop: Loop, tree: ast.Module) -> tuple[ast.Call, ...]:
     """The ``DataLoader`` calls that a loop may run over; none where the file does not tell.
 
-    The loop names the variable, or a parameter to which callers in the file give it.
+    The loop makes it, names the variable, or a parameter to which callers in the file give it.
     """
-    name = iterated(loop)
+    over = iterated(loop)
+    if isinstance(over, ast.Call):
+        return (over,)
+    name = last_name(over)
     if name is None:
         return ()
     known = loaders(tree)
