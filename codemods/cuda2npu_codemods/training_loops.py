@@ -14,7 +14,7 @@ Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _THROUGH = frozenset("enumerate tqdm iter islice cycle track log_every prefetch".split())
 """Calls that hand on the items of their first argument."""
-_ACCELERATOR = re.compile(r"cuda|\bnpu\b|torch_npu|accelerat|\.to\((\w+\.)*device")
+_ACCELERATOR = re.compile(r"cuda(?!2npu)|\bnpu\b|torch_npu|accelerat|\.to\((\w+\.)*device")
 _RANKS = frozenset("rank local_rank gpu gpu_id device_id".split())
 """Names of a device's number, which ``.to`` and ``.cuda`` take."""
 
