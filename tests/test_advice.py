@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -9,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from cuda2npu_codemods.advice_optimizers import _TAKEN
+from needs import needs
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "advice"
 EXPECTED = [tuple(row.split("\t")) for row in (FIXTURE / "findings.txt").read_text().splitlines()]
@@ -88,6 +92,16 @@ def test_a_chip_hears_only_what_holds_for_it(project: Path, tmp_path: Path) -> N
     for chip, expected in (("A3", ["NPU753"]), ("950", [])):
         codes = [row[2] for row in found(tmp_path, "--select", "NPU7", "--chip", chip)]
         assert codes == expected
+
+
+@needs("torch_npu")
+def test_the_options_of_the_vendor_s_optimizers() -> None:
+    package = Path(importlib.util.find_spec("torch_npu").origin).parent  # type: ignore[union-attr, arg-type]
+    for name, taken in _TAKEN.items():
+        tree = ast.parse((package / "optim" / f"npu_fused_{name.lower()}.py").read_text("utf-8"))
+        makers = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+        maker = next(node for node in makers if node.name == "__init__")
+        assert [each.arg for each in maker.args.args] == ["self", "params", *taken.split()], name
 
 
 def test_nothing_is_edited(project: Path, tmp_path: Path) -> None:
