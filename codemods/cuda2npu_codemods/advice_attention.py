@@ -94,6 +94,8 @@ class _Attention(NamedTuple):
     scores: _Scores
     value: Value
     weights: _Weights
+    handed_out: int | None
+    """The line that returns the weights, if one does."""
 
 
 def _attentions(reader: Reader) -> Iterator[_Attention]:
@@ -104,10 +106,8 @@ def _attentions(reader: Reader) -> Iterator[_Attention]:
             continue
         scores = _scores(reader, operation.operands[0])
         used = _use(reader, softmax.node) if scores is not None else None
-        if _hands_out(reader, softmax.node):
-            continue
         if scores is not None and used is not None:
-            yield _Attention(scores, *used)
+            yield _Attention(scores, *used, _hands_out(reader, softmax.node))
 
 
 def _scores(reader: Reader, value: Value, depth: int = _DEPTH) -> _Scores | None:
@@ -328,7 +328,7 @@ def _is_head_mask(reader: Reader, value: Value) -> bool:
         leave(_ATTENTION.replace("F.softmax(scores, dim=-1)", "F.softmax(scores, dim=1)")),
         leave(_ATTENTION.replace("scores + mask", "torch.tanh(scores)")
               .replace('scores.masked_fill(mask == 0, float("-inf"))', "torch.tanh(scores)")),
-        leave(_ATTENTION.replace("(weights, v)", "(weights, v), weights")),
+        report(_ATTENTION.replace("(weights, v)", "(weights, v), weights")),
         leave("import torch\ndef probabilities(q, k):\n"
               "    return torch.matmul(q, k.transpose(-2, -1)).softmax(-1)\n"),
     ),
@@ -342,13 +342,14 @@ def attention(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     return None if found is None else Report(_advice(reader, found), at=node.body[0])
 
 
-def _hands_out(reader: Reader, softmax: ast.expr) -> bool:
-    """Whether the function also returns the weights, which a fused operator does not have."""
-    return any(
-        _weights(reader, value.part(part), softmax) is not None
-        for value in map(reader.flow.resolved, reader.flow.returned())
-        for part in getattr(value.node, "elts", ())
-    )
+def _hands_out(reader: Reader, softmax: ast.expr) -> int | None:
+    """The line that also returns the weights, which a fused operator does not have."""
+    for returned in reader.flow.returned():
+        value = reader.flow.resolved(returned)
+        for part in getattr(value.node, "elts", ()):
+            if _weights(reader, value.part(part), softmax) is not None:
+                return reader.flow.line(returned.at)
+    return None
 
 
 def _heads(query: str, layout: str) -> str:
@@ -382,11 +383,13 @@ def _advice(reader: Reader, found: _Attention) -> str:
         about.append("keep_prob=1 - p drops weights, in training only")
     if done.head_mask:
         about.append("it has no head_mask")
+    line = found.handed_out
+    kept = f", but line {line} does: it is for callers that read none" if line else ""
     if shape:
         about.append(f"give it {shape}, in four dimensions")
     return (
         f"this is torch_npu.npu_fusion_attention({', '.join(options)})[0]: {'; '.join(about)}. It "
-        "returns no weights; float16, bfloat16 or float32, a head size up to 768, the query's "
-        "heads a multiple of the keys'; from torch_npu 2.1 on, on Atlas A2, A3, for training. The "
+        f"returns no weights{kept}; float16, bfloat16 or float32, a head size up to 768, the "
+        "query's heads a multiple of the keys'; from torch_npu 2.1 on, on Atlas A2, A3, for training. The "
         "portable form is scaled_dot_product_attention (scale 1 / sqrt(d) when none is given)"
     )
