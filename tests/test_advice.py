@@ -14,6 +14,10 @@ import pytest
 from cuda2npu_codemods.advice_optimizers import _TAKEN
 from needs import needs
 
+from cuda2npu.engine import rewrite_source
+from cuda2npu.model import Options
+from cuda2npu.packs import load_rules
+
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "advice"
 EXPECTED = [tuple(row.split("\t")) for row in (FIXTURE / "findings.txt").read_text().splitlines()]
 
@@ -92,6 +96,34 @@ def test_a_chip_hears_only_what_holds_for_it(project: Path, tmp_path: Path) -> N
     for chip, expected in (("A3", ["NPU753"]), ("950", [])):
         codes = [row[2] for row in found(tmp_path, "--select", "NPU7", "--chip", chip)]
         assert codes == expected
+
+
+FUSED = [rule for rule in load_rules() if "NPU750" <= rule.code <= "NPU757"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "source"),
+    [(r.code, e.before) for r in FUSED for e in r.examples if e.kind == "report"],
+)
+def test_a_call_that_is_advised_has_only_names_of_the_code(rule: str, source: str) -> None:
+    findings = rewrite_source(source, Options(select=(rule,))).findings
+    assert findings
+    for finding in findings:
+        text = "torch_npu." + finding.message.partition("torch_npu.")[2].replace("…", "...")
+        ends = (end for end, letter in enumerate(text, 1) if letter == ")")
+        call = next(text[:end] for end in ends if text[:end].count("(") == text[:end].count(")"))
+        own = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+        own |= {node.arg for node in ast.walk(ast.parse(source)) if isinstance(node, ast.arg)}
+        used = {node.id for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Name)}
+        assert used <= {*own, "torch", "torch_npu"}
+
+
+def test_what_is_too_long_is_no_variable() -> None:
+    x = f"project({', '.join(f'argument_{number}' for number in range(12))})"
+    root = f"torch.rsqrt({x}.pow(2).mean(-1, keepdim=True) + 1e-6)"
+    source = f"import torch\ndef norm(weight):\n    return weight * ({x} * {root})\n"
+    (finding,) = rewrite_source(source, Options(select=("NPU750",))).findings
+    assert "npu_rms_norm(…, weight, epsilon=1e-06)[0]" in finding.message
 
 
 @needs("torch_npu")

@@ -390,6 +390,7 @@ def _advice(reader: Reader, found: _Attention) -> str:
     return (
         f"this is torch_npu.npu_fusion_attention({', '.join(options)})[0]: {'; '.join(about)}. It "
         f"returns no weights{kept}; float16, bfloat16 or float32, a head size up to 768, the "
-        "query's heads a multiple of the keys'; from torch_npu 2.1 on, on Atlas A2, A3, for training. The "
-        "portable form is scaled_dot_product_attention (scale 1 / sqrt(d) when none is given)"
+        "query's heads a multiple of the keys'; from torch_npu 2.1 on, on Atlas A2, A3, for "
+        "training. The portable form is scaled_dot_product_attention (scale 1 / sqrt(d) when none "
+        "is given)"
     )
