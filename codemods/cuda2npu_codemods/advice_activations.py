@@ -210,9 +210,10 @@ def _found(site: Site, name: str) -> tuple[Reader, _Gated] | None:
 
 def _since(reader: Reader, first: int, here: int) -> str:
     """How advice begins whose call takes what its variables hold in an earlier statement."""
-    start, end = reader.flow.line(first), reader.flow.line(here)
-    lines = f"lines {start} to {end} are, with what the names hold in line {start},"
-    return "this is" if first == here else lines
+    line = reader.flow.line(first)
+    return (
+        "this is" if first == here else f"with line {line}, and what the names hold there, this is"
+    )
 
 
 @advice(

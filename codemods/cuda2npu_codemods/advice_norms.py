@@ -131,7 +131,19 @@ def _is_centred(reader: Reader, x: Value) -> bool:
     return operation is not None and operation.name == "sub"
 
 
-def _weight(reader: Reader, found: _RmsNorm, name: str) -> Value | None:
+class _Weight(NamedTuple):
+    """The value that multiplies the normalized tensor, and the function that it stands in."""
+
+    reader: Reader
+    value: Value
+
+    @property
+    def shifted(self) -> bool:
+        """Whether it is ``1 + weight``."""
+        return _shifted(self.reader, self.value) is not None
+
+
+def _weight(reader: Reader, found: _RmsNorm, name: str) -> _Weight | None:
     """What the normalized tensor is multiplied by: a parameter of the class or the function.
 
     Where the function only normalizes, the methods of its class that call it are read.
@@ -140,7 +152,7 @@ def _weight(reader: Reader, found: _RmsNorm, name: str) -> Value | None:
     for value, operation in reader.operations():
         for weight, normalized in reader.pairs(operation, "mul"):
             if value.node is not product and reader.comes_from(normalized, product):
-                return weight if _is_parameter(reader, weight) else None
+                return _Weight(reader, weight) if _is_parameter(reader, weight) else None
     members = reader.owner.body if reader.owner is not None else ()
     for method in members:
         if isinstance(method, ast.FunctionDef) and method.name != name:
@@ -148,7 +160,7 @@ def _weight(reader: Reader, found: _RmsNorm, name: str) -> Value | None:
             for _, operation in caller.operations():
                 for weight, normalized in caller.pairs(operation, "mul"):
                     if _calls(caller.peeled(normalized).node, name):
-                        return weight if _is_parameter(caller, weight) else None
+                        return _Weight(caller, weight) if _is_parameter(caller, weight) else None
     return None
 
 
@@ -214,14 +226,14 @@ def rms_norm(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     return Report(_rms_advice(reader, found, weight), at=node.body[0])
 
 
-def _rms_advice(reader: Reader, found: _RmsNorm, weight: Value | None) -> str:
+def _rms_advice(reader: Reader, found: _RmsNorm, weight: _Weight | None) -> str:
     here = found.mean.at
     x, epsilon = reader.text(found.x, here), reader.text(found.epsilon, here)
-    gamma = _gamma(reader, weight)
+    gamma = _gamma(weight)
     about = ""
     if weight is None:
         about = ", ones where there is no weight, not None"
-    elif _shifted(reader, weight) is not None:
+    elif weight.shifted:
         about = "; npu_gemma_rms_norm adds the 1 by itself, but has no gradient"
     return (
         f"this is torch_npu.npu_rms_norm({x}, {gamma}, epsilon={epsilon})[0], one kernel, with a "
@@ -231,12 +243,15 @@ def _rms_advice(reader: Reader, found: _RmsNorm, weight: Value | None) -> str:
     )
 
 
-def _gamma(reader: Reader, weight: Value | None) -> str:
-    """The operator's argument for a weight; of another method, as its own statement names it."""
-    shifted = None if weight is None else _shifted(reader, weight)
+def _gamma(weight: _Weight | None) -> str:
+    """The operator's argument for a weight, by the name that no statement in between gave it."""
     if weight is None:
         return UNKNOWN
-    return reader.text(weight) if shifted is None else "1.0 + " + reader.text(shifted)
+    reader, value = weight
+    shifted = _shifted(reader, value)
+    if shifted is None:
+        return reader.text(reader.peeled(value))
+    return "1.0 + " + reader.text(reader.peeled(shifted))
 
 
 @advice(
@@ -324,7 +339,7 @@ def _arguments(reader: Reader, norm: str, made: ast.Call, site: Site) -> tuple[s
             for method in methods:
                 inner = reader.of(method, owner)
                 for found in _rms_norms(inner):
-                    gamma = _gamma(inner, _weight(inner, found, method.name))
+                    gamma = _gamma(_weight(inner, found, method.name))
                     return _outside(gamma, norm), _outside(inner.text(found.epsilon), norm)
     return None
 

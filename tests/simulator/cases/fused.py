@@ -70,6 +70,10 @@ def case_rms_norm_that_adds_one() -> None:
     )
     module, x = norm(code)
     same(module(x), advised(code, "NPU750", self=module, x=x))
+    named = code.replace("output * (1.0 + self.weight.float())", "output * (1.0 + w)").replace(
+        "        output = self._norm", "        w = self.weight\n        output = self._norm"
+    )
+    same(module(x), advised(named, "NPU750", self=module, x=x))
     gemma = torch_npu.npu_gemma_rms_norm(x, module.weight.detach(), module.eps)[0]
     same(module(x), gemma)
 
