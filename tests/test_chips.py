@@ -120,10 +120,12 @@ class TestNames:
 class TestRule:
     def test_every_api_has_a_word(self) -> None:
         for name in ever_unsupported():
-            call = f".{name.rpartition('.')[2]}("
-            assert any(word in call for word in WORDS), name
+            last = name.rpartition(".")[2]
+            for text in (f".{last}(", f" {last}(", f" {last} as "):
+                assert any(word in text for word in WORDS), name
+        lasts = [name.rpartition(".")[2] for name in ever_unsupported()]
         for word in WORDS:
-            assert any(word in f".{name.rpartition('.')[2]}(" for name in ever_unsupported()), word
+            assert any(word in f"{last}( {last} as " for last in lasts), word
 
     def test_every_function_is_found_on_its_chips_alone(self) -> None:
         for chip in FAMILIES:
@@ -142,10 +144,37 @@ class TestRule:
             "import torch\nx = torch.linalg.lstsq(a.cpu(), b)",
             "import torch\nx = torch.eye(3).cpu().to_sparse_csr()",
             "import torch\nisinstance(x, torch.nn.LSTMCell)",
+            "import torch\nx = torch.mode(torch.zeros(3))",
+            "import torch\nz = torch.zeros(3)\nx = torch.mode(z)",
+            "import torch\nwith torch.device('cpu'):\n    x = torch.mode(torch.zeros(3))",
+            "import torch\nx = torch.eye(3)\ny = x.to_sparse_csr()",
+            "from torch.nn import LSTMCell\nfrom .nn import LSTMCell as Cell",
         ],
     )
     def test_left_alone(self, source: str) -> None:
         assert found(source, "950") == []
+
+    @pytest.mark.parametrize(
+        ("source", "name"),
+        [
+            ("from torch import mode\nx = mode(y)", "torch.mode"),
+            ("from torch import ones, mode as tm\nx = tm(y)", "torch.mode"),
+            ("from torch.nn import LSTMCell as Cell\nx = Cell(3, 3)", "torch.nn.LSTMCell"),
+            ("from torch import nn\nclass Cell(nn.LSTMCell): ...", "torch.nn.LSTMCell"),
+            ("import torch\nx = torch.mode(torch.zeros(3, device=d))", "torch.mode"),
+            ("import torch\nx = torch.mode(torch.zeros(3).cuda())", "torch.mode"),
+            (
+                "import torch\ntorch.set_default_device(d)\nx = torch.mode(torch.zeros(3))",
+                "torch.mode",
+            ),
+            (
+                "import torch\nwith torch.device('cuda'):\n    x = torch.mode(torch.zeros(3))",
+                "torch.mode",
+            ),
+        ],
+    )
+    def test_found_by_any_road(self, source: str, name: str) -> None:
+        assert found(source, "950") == [name]
 
     def test_what_happens_is_said(self) -> None:
         calls = (
@@ -204,6 +233,20 @@ class TestCommandLine:
             (4, CHIP_RULE, "none"),
             (5, CHIP_RULE, "none"),
         ]
+
+    def test_only_the_selected_rules_are_asked(self, tmp_path: Path) -> None:
+        for select, wanted in (
+            ("NPU7", False),
+            ("NPU1", False),
+            ("NPU90", True),
+            ("NPU1,npu9", True),
+        ):
+            done = self.run(tmp_path, "check", "--chip", "A2", "--select", select)
+            assert (CHIP_RULE in done.stdout) is wanted
+        (tmp_path / "pyproject.toml").write_text(
+            '[tool.cuda2npu]\nchip = "A2"\nselect = ["NPU1"]\n'
+        )
+        assert CHIP_RULE not in self.run(tmp_path, "check").stdout
 
     def test_rewrite_names_what_is_left(self, tmp_path: Path) -> None:
         done = self.run(tmp_path, "rewrite", "--chip", "A3")

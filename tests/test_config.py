@@ -118,7 +118,11 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     ("given", "message"),
     [
         (Settings(select=("NPU9",)), "--select: no rule has the code 'NPU9'"),
-        (Settings(ignore=("npu101",)), "--ignore: .*the nearest is NPU101"),
+        (Settings(ignore=("npu1010",)), "--ignore: .*the nearest is NPU101"),
+        (Settings(select=("NPU199",)), "--select: .*the nearest is NPU102"),
+        (Settings(select=("NPU300",)), "--select: .*the nearest is NPU401"),
+        (Settings(select=()), "--select: names no rule"),
+        (Settings(torch_npu="foo"), r"--torch-npu: unknown torch_npu release 'foo' \(known: "),
         (Settings(select=("",)), "--select: no rule"),
         (Settings(target="x"), "--target: 'x' is none of"),
         (Settings(jobs=-1), "--jobs: must be at least 1"),
@@ -132,3 +136,8 @@ def test_errors_of_the_command_line(tmp_path: Path, given: Settings, message: st
 
 def test_nearest_always_answers() -> None:
     assert nearest("zzz", ["a", "b"]) in {"a", "b"}
+
+
+def test_codes_in_small_letters(tmp_path: Path) -> None:
+    options = configure(Settings(select=("npu1",), ignore=("npu401",)), str(tmp_path)).options
+    assert (options.select, options.ignore) == (("NPU1",), ("NPU401",))

@@ -162,8 +162,6 @@ def test_resolve_release(text: str, release: str) -> None:
         ("3.0", "2.14.0"),
         ("2.2", "2.1.0"),
         ("2", "2.1.0"),
-        ("", NEWEST),
-        ("latest", NEWEST),
         ("2.7.1; import os", "2.7.1"),
     ],
 )
@@ -172,6 +170,12 @@ def test_unknown_release_names_the_nearest(text: str, nearest: str) -> None:
         resolve_release(text)
     assert f"nearest known is {nearest} " in str(caught.value)
     assert all(release in str(caught.value) for release in RELEASES)
+
+
+@pytest.mark.parametrize("text", ["", "latest"])
+def test_none_is_near_what_holds_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown torch_npu release '\w*' \(known: 2.1.0, "):
+        resolve_release(text)
 
 
 def test_unresolved_release_is_an_error() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from cuda2npu.rule import Report, Site, leave, report
-from cuda2npu_codemods.advice import advice
+from cuda2npu_codemods.advice import WITH_OPERATORS, advice
 from cuda2npu_codemods.flow import Value
 from cuda2npu_codemods.halves import halves
 from cuda2npu_codemods.operations import NPU, Operation, Reader, mentions, reader_of
@@ -106,10 +106,17 @@ def _projected(reader: Reader, value: Value) -> Value | None:
 def _joined(reader: Reader, found: _Gated, *, active_first: bool) -> str:
     """The operator's argument: the tensor as it is, or its parts in the order that is needed."""
     if found.whole is not None and found.gate_first == active_first:
-        return reader.text(found.whole, "x")
-    gate, up = reader.text(found.gate, "gate"), reader.text(found.up, "up")
+        return reader.text(found.whole)
+    here = found.product.at
+    gate, up = reader.text(found.gate, here), reader.text(found.up, here)
     order = (gate, up) if active_first else (up, gate)
     return f"torch.cat([{', '.join(order)}], dim=-1)"
+
+
+def _start(reader: Reader, found: _Gated, *, active_first: bool) -> str:
+    as_it_is = found.whole is not None and found.gate_first == active_first
+    here = found.product.at
+    return _since(reader, found.whole.at if found.whole and as_it_is else here, here)
 
 
 def _layout(found: _Gated, *, active_first: bool) -> str:
@@ -126,6 +133,7 @@ def _layout(found: _Gated, *, active_first: bool) -> str:
     "swiglu-by-hand",
     on=cst.SimpleStatementLine,
     words=("silu", "sigmoid", "act", "swish", " * "),
+    chips=WITH_OPERATORS,
     why="silu(gate) * up are two kernels that write and read the hidden layer; "
     "torch_npu.npu_swiglu(x, dim=-1) is one, silu of the first half times the second, with a "
     "gradient",
@@ -140,12 +148,13 @@ def _layout(found: _Gated, *, active_first: bool) -> str:
     ),
 )
 def swiglu(node: cst.SimpleStatementLine, site: Site) -> Report | None:
-    found = _first(site, "silu")
+    found = _found(site, "silu")
     if found is None:
         return None
     reader, gated = found
     return Report(
-        f"this is torch_npu.npu_swiglu({_joined(reader, gated, active_first=True)}, dim=-1), one "
+        f"{_start(reader, gated, active_first=True)} "
+        f"torch_npu.npu_swiglu({_joined(reader, gated, active_first=True)}, dim=-1), one "
         f"kernel, with a gradient: silu of the first half times the second"
         f"{_layout(gated, active_first=True)}. Contiguous float16, bfloat16 or float32; from "
         "torch_npu 2.1 on, on Atlas A2, A3",
@@ -158,6 +167,7 @@ def swiglu(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     "geglu-by-hand",
     on=cst.SimpleStatementLine,
     words=("gelu", "act", " * "),
+    chips=WITH_OPERATORS,
     why="gelu(gate) * up are two kernels that write and read the hidden layer; "
     "torch_npu.npu_geglu is one, with a gradient",
     source="torch_npu 2.13, _op_plugin_docs.py: npu_geglu, npu_gelu_mul; CANN, ops-nn: GeGluV2",
@@ -169,7 +179,7 @@ def swiglu(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     ),
 )
 def geglu(node: cst.SimpleStatementLine, site: Site) -> Report | None:
-    found = _first(site, "gelu")
+    found = _found(site, "gelu")
     if found is None:
         return None
     reader, gated = found
@@ -178,7 +188,8 @@ def geglu(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     number = {"none": "0", "tanh": "1"}.get(str(text), "0 or 1")
     left = gated.whole is not None and gated.gate_first
     return Report(
-        f"this is torch_npu.npu_geglu({_joined(reader, gated, active_first=left)}, dim=-1, "
+        f"{_start(reader, gated, active_first=left)} "
+        f"torch_npu.npu_geglu({_joined(reader, gated, active_first=left)}, dim=-1, "
         f"approximate={number}{', activate_left=True' if left else ''})[0], one kernel, with a "
         "gradient: approximate=0 is the exact GELU, the default 1 the tanh form; it takes GELU of "
         f"the second half unless activate_left{_layout(gated, active_first=left)}. float16, "
@@ -187,16 +198,22 @@ def geglu(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     )
 
 
-def _first(site: Site, name: str) -> tuple[Reader, _Gated] | None:
-    """The first gated activation of the function, if it stands in this statement."""
+def _found(site: Site, name: str) -> tuple[Reader, _Gated] | None:
+    """The gated activation of the statement."""
     reader = reader_of(site)
     here = None if reader is None else reader.flow.number(site.statement)
     if reader is None or here is None or mentions(reader, NPU):
         return None
     found = next(_gated(reader, name, here), None)
-    if found is None or next(_gated(reader, name)).product.node is not found.product.node:
-        return None
-    return reader, found
+    return None if found is None else (reader, found)
+
+
+def _since(reader: Reader, first: int, here: int) -> str:
+    """How advice begins whose call takes what its variables hold in an earlier statement."""
+    line = reader.flow.line(first)
+    return (
+        "this is" if first == here else f"with line {line}, and what the names hold there, this is"
+    )
 
 
 @advice(
@@ -204,6 +221,7 @@ def _first(site: Site, name: str) -> tuple[Reader, _Gated] | None:
     "group-norm-then-silu",
     on=cst.SimpleStatementLine,
     words=("silu", "act", "swish", "nonlinearity", "relu", "SiLU"),
+    chips=WITH_OPERATORS,
     why="SiLU behind a group norm reads and writes the feature map once more; "
     "torch_npu.npu_group_norm_swish does both in one kernel, with a gradient",
     source="torch_npu 2.13, _op_plugin_docs.py: npu_group_norm_swish, npu_group_norm_silu; "
@@ -220,11 +238,11 @@ def group_norm_silu(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     if reader is None or here is None or mentions(reader, NPU):
         return None
     norm = next(_normalized(reader, here), None)
-    if norm is None or any(any(_normalized(reader, earlier)) for earlier in range(here)):
+    if norm is None:
         return None
-    name, x = ast.unparse(norm.func), ast.unparse(norm.args[0])
+    name, x = ast.unparse(norm.node.func), reader.text(norm.part(norm.node.args[0]))
     return Report(
-        f"with the norm before it this is torch_npu.npu_group_norm_swish({x}, "
+        f"{_since(reader, norm.at, here)} torch_npu.npu_group_norm_swish({x}, "
         f"{name}.num_groups, {name}.weight, {name}.bias, {name}.eps)[0], one kernel, with a "
         "gradient (npu_group_norm_silu has none): the three tensors have one dtype (float16, "
         "bfloat16, float32); for a gradient no more than 4000 channels a group. From "
@@ -233,17 +251,28 @@ def group_norm_silu(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     )
 
 
-def _normalized(reader: Reader, at: int) -> Iterator[ast.Call]:
-    """The calls of group norms whose result a statement hands to SiLU."""
+class _Norm(NamedTuple):
+    """The call of a module's group norm, and its statement."""
+
+    node: ast.Call
+    at: int
+
+    def part(self, node: ast.expr) -> Value:
+        return Value(node, self.at)
+
+
+def _normalized(reader: Reader, at: int) -> Iterator[_Norm]:
+    """The group norms whose result a statement hands to SiLU."""
     for _, operation in reader.operations(at):
         norm = _group_norm(reader, operation) if operation.name == "silu" else None
         if norm is not None:
             yield norm
 
 
-def _group_norm(reader: Reader, activation: Operation) -> ast.Call | None:
+def _group_norm(reader: Reader, activation: Operation) -> _Norm | None:
     """The call of a module's group norm whose result the activation takes."""
-    node = reader.peeled(activation.operands[0]).node if activation.operands else None
+    given = reader.peeled(activation.operands[0]) if activation.operands else None
+    node = given.node if given is not None else None
     made = reader.made(node.func) if isinstance(node, ast.Call) and len(node.args) == 1 else None
     is_norm = made is not None and reader.dotted(made.func) == "torch.nn.GroupNorm"
-    return node if is_norm and isinstance(node, ast.Call) else None
+    return _Norm(node, given.at) if is_norm and given and isinstance(node, ast.Call) else None

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import libcst as cst
 
 from cuda2npu.rule import Report, Site, leave, report
-from cuda2npu_codemods.advice import advice
+from cuda2npu_codemods.advice import WITH_OPERATORS, advice
 from cuda2npu_codemods.flow import Value
-from cuda2npu_codemods.operations import NPU, Operation, Reader, attributes_of, mentions, reader_of
+from cuda2npu_codemods.operations import (
+    NPU,
+    UNKNOWN,
+    Operation,
+    Reader,
+    attributes_of,
+    mentions,
+    reader_of,
+)
 
 _ATTENTION = """import math
 import torch
@@ -85,6 +94,8 @@ class _Attention(NamedTuple):
     scores: _Scores
     value: Value
     weights: _Weights
+    handed_out: int | None
+    """The line that returns the weights, if one does."""
 
 
 def _attentions(reader: Reader) -> Iterator[_Attention]:
@@ -96,7 +107,7 @@ def _attentions(reader: Reader) -> Iterator[_Attention]:
         scores = _scores(reader, operation.operands[0])
         used = _use(reader, softmax.node) if scores is not None else None
         if scores is not None and used is not None:
-            yield _Attention(scores, *used)
+            yield _Attention(scores, *used, _hands_out(reader, softmax.node))
 
 
 def _scores(reader: Reader, value: Value, depth: int = _DEPTH) -> _Scores | None:
@@ -121,7 +132,7 @@ def _merged(found: list[_Scores], wanted: int) -> _Scores | None:
     for scores in found[1:]:
         result = result.also(hidden=scores.hidden, added=scores.added, inside=scores.inside)
     alike = len({scores.scale for scores in found}) == 1
-    return result if alike else result._replace(scale=frozenset({"scale"}))
+    return result if alike else result._replace(scale=frozenset({UNKNOWN}))
 
 
 def _product(reader: Reader, operation: Operation, at: int) -> _Scores | None:
@@ -185,7 +196,7 @@ def _changed(reader: Reader, operation: Operation, depth: int) -> _Scores | None
     if operation.name in _SHAPES:
         return _scores(reader, operands[0], depth)
     if operation.name == "masked_fill" and len(operands) == 3:
-        return _with(_scores(reader, operands[0], depth), hidden=reader.text(operands[1], "mask"))
+        return _with(reader, _scores(reader, operands[0], depth), "hidden", operands[1])
     if operation.name == "where" and len(operands) == 3:
         return _chosen(reader, operands, depth)
     if len(operands) != 2 or operation.name not in ("mul", "div", "add"):
@@ -195,28 +206,29 @@ def _changed(reader: Reader, operation: Operation, depth: int) -> _Scores | None
         return None
     scores, other = (left, operands[1]) if left is not None else (right, operands[0])
     if operation.name == "add":
-        return _with(scores, added=reader.text(other, "bias"))
+        return _with(reader, scores, "added", other)
     if not _is_number(reader, other):
         return None
-    text = reader.text(other, "scale")
-    scaled = _with(scores, scale=text if operation.name == "mul" else f"1 / ({text})")
+    scaled = _with(reader, scores, "scale", other, "{}" if operation.name == "mul" else "1 / ({})")
     return scaled and scaled._replace(added=frozenset(), inside=scaled.inside | scaled.added)
 
 
 def _chosen(reader: Reader, operands: tuple[Value, ...], depth: int) -> _Scores | None:
     """``where(mask, scores, value)`` hides where the mask is false."""
     mask, yes, no = operands
-    text = reader.text(mask, "mask")
     shown = _scores(reader, yes, depth)
     if shown is not None:
-        return _with(shown, hidden=f"~({text})")
-    return _with(_scores(reader, no, depth), hidden=text)
+        return _with(reader, shown, "hidden", mask, "~({})")
+    return _with(reader, _scores(reader, no, depth), "hidden", mask)
 
 
-def _with(scores: _Scores | None, **texts: str) -> _Scores | None:
+def _with(
+    reader: Reader, scores: _Scores | None, name: str, value: Value, form: str = "{}"
+) -> _Scores | None:
+    """The scores with a mask, bias or factor more, as it can be written where they are made."""
     if scores is None:
         return None
-    return scores.also(**{name: frozenset({text}) for name, text in texts.items()})
+    return scores.also(**{name: frozenset({form.format(reader.text(value, scores.at))})})
 
 
 def _is_number(reader: Reader, value: Value) -> bool:
@@ -300,6 +312,7 @@ def _is_head_mask(reader: Reader, value: Value) -> bool:
     "attention-by-hand",
     on=cst.SimpleStatementLine,
     words=("matmul", "bmm(", "@", "einsum"),
+    chips=WITH_OPERATORS,
     why="attention written by hand keeps all scores in memory, several times over; "
     "torch_npu.npu_fusion_attention and scaled_dot_product_attention never write them out",
     source="torch_npu 2.13, _op_plugin_docs.py: npu_fusion_attention; CANN, ops-transformer: "
@@ -315,28 +328,48 @@ def _is_head_mask(reader: Reader, value: Value) -> bool:
         leave(_ATTENTION.replace("F.softmax(scores, dim=-1)", "F.softmax(scores, dim=1)")),
         leave(_ATTENTION.replace("scores + mask", "torch.tanh(scores)")
               .replace('scores.masked_fill(mask == 0, float("-inf"))', "torch.tanh(scores)")),
+        report(_ATTENTION.replace("(weights, v)", "(weights, v), weights")),
         leave("import torch\ndef probabilities(q, k):\n"
               "    return torch.matmul(q, k.transpose(-2, -1)).softmax(-1)\n"),
     ),
 )  # fmt: skip
 def attention(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     reader = reader_of(site)
-    if reader is None or mentions(reader, _FUSED):
+    here = None if reader is None else reader.flow.number(site.statement)
+    if reader is None or here is None or mentions(reader, _FUSED):
         return None
-    found = next(_attentions(reader), None)
-    if found is None or reader.flow.statements[found.scores.at] is not site.statement:
-        return None
-    return Report(_advice(reader, found), at=node.body[0])
+    found = next((each for each in _attentions(reader) if each.scores.at == here), None)
+    return None if found is None else Report(_advice(reader, found), at=node.body[0])
+
+
+def _hands_out(reader: Reader, softmax: ast.expr) -> int | None:
+    """The line that also returns the weights, which a fused operator does not have."""
+    for returned in reader.flow.returned():
+        value = reader.flow.resolved(returned)
+        for part in getattr(value.node, "elts", ()):
+            if _weights(reader, value.part(part), softmax) is not None:
+                return reader.flow.line(returned.at)
+    return None
+
+
+def _heads(query: str, layout: str) -> str:
+    """The number of heads, read off a query that is simple enough to be written twice."""
+    axis = {"BNSD": 1, "BSND": 2}.get(layout)
+    simple = re.fullmatch(r"[\w.]+", query) is not None
+    return UNKNOWN if axis is None or not simple else f"{query}.shape[{axis}]"
 
 
 def _advice(reader: Reader, found: _Attention) -> str:
     scores, done = found.scores, found.weights
-    tensors = (scores.query, "q"), (scores.key, "k"), (found.value, "v")
-    options = [reader.text(*tensor) for tensor in tensors]
+    tensors = scores.query, scores.key, found.value
+    options = [reader.text(tensor, scores.at) for tensor in tensors]
     layout, _, shape = scores.layout.partition(", ")
     scale = " * ".join(sorted(scores.scale)) or "1.0"
-    options += ["heads", f'"{layout}"', f"scale={scale}"]
+    heads = UNKNOWN if shape else _heads(options[0], layout)
+    options += [heads, f'"{layout}"', f"scale={scale}"]
     about = ["no scores in memory, and a gradient"]
+    if heads == UNKNOWN:
+        about.append("give it the number of heads behind the three tensors")
     if scores.hidden:
         options.append(f"atten_mask={' | '.join(sorted(scores.hidden))}")
         about.append("atten_mask is True where a key is hidden, SDPA's attn_mask where it is seen")
@@ -350,11 +383,14 @@ def _advice(reader: Reader, found: _Attention) -> str:
         about.append("keep_prob=1 - p drops weights, in training only")
     if done.head_mask:
         about.append("it has no head_mask")
+    line = found.handed_out
+    kept = f", but line {line} does: it is for callers that read none" if line else ""
     if shape:
         about.append(f"give it {shape}, in four dimensions")
     return (
         f"this is torch_npu.npu_fusion_attention({', '.join(options)})[0]: {'; '.join(about)}. It "
-        "returns no weights; float16, bfloat16 or float32, a head size up to 768, the query's "
-        "heads a multiple of the keys'; from torch_npu 2.1 on, on Atlas A2, A3, for training. The "
-        "portable form is scaled_dot_product_attention (scale 1 / sqrt(d) when none is given)"
+        f"returns no weights{kept}; float16, bfloat16 or float32, a head size up to 768, the "
+        "query's heads a multiple of the keys'; from torch_npu 2.1 on, on Atlas A2, A3, for "
+        "training. The portable form is scaled_dot_product_attention (scale 1 / sqrt(d) when none "
+        "is given)"
     )

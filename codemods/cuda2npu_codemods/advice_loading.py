@@ -66,6 +66,8 @@ def _is_off(node: cst.Call, option: str, position: int, site: Site) -> bool:
             "        x = batch['x'].cuda()\n        model(x)\n"
             "ours = DataLoader(data, num_workers=4)\ntrain(ours, model)"
         ),
+        report(f"{_LOADER}for x in DataLoader(data, num_workers=2):\n    model(x.npu())"),
+        leave(f"{_LOADER}for x in DataLoader(data, num_workers=2):\n    model(x)"),
         leave(f"{_LOADER}loader = DataLoader(data, pin_memory=True)\n{_LOOP}"),
         leave(f"{_LOADER}loader = DataLoader(data, pin_memory=args.pin)\n{_LOOP}"),
         leave(f"{_LOADER}loader = DataLoader(data, **options)\n{_LOOP}"),

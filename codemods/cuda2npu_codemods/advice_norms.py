@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import libcst as cst
 
 from cuda2npu.rule import Report, Site, leave, report
-from cuda2npu_codemods.advice import advice
+from cuda2npu_codemods.advice import WITH_OPERATORS, advice
 from cuda2npu_codemods.flow import Value
-from cuda2npu_codemods.operations import NPU, Operation, Reader, mentions, reader_of
+from cuda2npu_codemods.operations import NPU, UNKNOWN, Operation, Reader, mentions, reader_of
 
 _LLAMA = """import torch
 from torch import nn
@@ -130,7 +131,19 @@ def _is_centred(reader: Reader, x: Value) -> bool:
     return operation is not None and operation.name == "sub"
 
 
-def _weight(reader: Reader, found: _RmsNorm, name: str) -> Value | None:
+class _Weight(NamedTuple):
+    """The value that multiplies the normalized tensor, and the function that it stands in."""
+
+    reader: Reader
+    value: Value
+
+    @property
+    def shifted(self) -> bool:
+        """Whether it is ``1 + weight``."""
+        return _shifted(self.reader, self.value) is not None
+
+
+def _weight(reader: Reader, found: _RmsNorm, name: str) -> _Weight | None:
     """What the normalized tensor is multiplied by: a parameter of the class or the function.
 
     Where the function only normalizes, the methods of its class that call it are read.
@@ -139,7 +152,7 @@ def _weight(reader: Reader, found: _RmsNorm, name: str) -> Value | None:
     for value, operation in reader.operations():
         for weight, normalized in reader.pairs(operation, "mul"):
             if value.node is not product and reader.comes_from(normalized, product):
-                return weight if _is_parameter(reader, weight) else None
+                return _Weight(reader, weight) if _is_parameter(reader, weight) else None
     members = reader.owner.body if reader.owner is not None else ()
     for method in members:
         if isinstance(method, ast.FunctionDef) and method.name != name:
@@ -147,7 +160,7 @@ def _weight(reader: Reader, found: _RmsNorm, name: str) -> Value | None:
             for _, operation in caller.operations():
                 for weight, normalized in caller.pairs(operation, "mul"):
                     if _calls(caller.peeled(normalized).node, name):
-                        return weight if _is_parameter(caller, weight) else None
+                        return _Weight(caller, weight) if _is_parameter(caller, weight) else None
     return None
 
 
@@ -181,6 +194,7 @@ def _shifted(reader: Reader, weight: Value) -> Value | None:
     "rms-norm-by-hand",
     on=cst.SimpleStatementLine,
     words=("mean(",),
+    chips=WITH_OPERATORS,
     why="an RMSNorm written by hand is a kernel and a pass over memory for each operation; "
     "torch_npu.npu_rms_norm(x, gamma, epsilon)[0] is one, with a gradient",
     source="torch_npu 2.13, _op_plugin_docs.py, and Ascend/op-plugin, docs/context: npu_rms_norm, "
@@ -202,38 +216,50 @@ def _shifted(reader: Reader, weight: Value) -> Value | None:
 )
 def rms_norm(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     reader = reader_of(site)
-    if reader is None or mentions(reader, (*NPU, "rms_norm")):
+    here = None if reader is None else reader.flow.number(site.statement)
+    if reader is None or here is None or mentions(reader, (*NPU, "rms_norm")):
         return None
-    found = next(_rms_norms(reader), None)
-    if found is None or reader.flow.statements[found.mean.at] is not site.statement:
+    found = next((norm for norm in _rms_norms(reader) if norm.mean.at == here), None)
+    if found is None:
         return None
     weight = _weight(reader, found, getattr(next(iter(site.enclosing), None), "name", ""))
     return Report(_rms_advice(reader, found, weight), at=node.body[0])
 
 
-def _rms_advice(reader: Reader, found: _RmsNorm, weight: Value | None) -> str:
-    x, epsilon = reader.text(found.x, "x"), reader.text(found.epsilon, "eps")
-    shifted = None if weight is None else _shifted(reader, weight)
+def _rms_advice(reader: Reader, found: _RmsNorm, weight: _Weight | None) -> str:
+    here = found.mean.at
+    x, epsilon = reader.text(found.x, here), reader.text(found.epsilon, here)
+    gamma = _gamma(weight)
+    about = ""
     if weight is None:
-        gamma, about = "gamma", ", ones where there is no weight, not None"
-    elif shifted is not None:
-        gamma = "1.0 + " + reader.text(shifted, "weight")
+        about = ", ones where there is no weight, not None"
+    elif weight.shifted:
         about = "; npu_gemma_rms_norm adds the 1 by itself, but has no gradient"
-    else:
-        gamma, about = reader.text(weight, "weight"), ""
     return (
-        f"this is torch_npu.npu_rms_norm({x}, {gamma}, epsilon={epsilon})[0], one kernel, with "
-        "a gradient: give both tensors one dtype (float16, bfloat16, float32), drop the casts "
+        f"this is torch_npu.npu_rms_norm({x}, {gamma}, epsilon={epsilon})[0], one kernel, with a "
+        "gradient: give both tensors one dtype (float16, bfloat16, float32), drop the casts "
         f"around it; gamma has one dimension, the last of x{about}. From torch_npu 2.1 on, on "
         "Atlas A2, A3, training and inference series"
     )
+
+
+def _gamma(weight: _Weight | None) -> str:
+    """The operator's argument for a weight, by the name that no statement in between gave it."""
+    if weight is None:
+        return UNKNOWN
+    reader, value = weight
+    shifted = _shifted(reader, value)
+    if shifted is None:
+        return reader.text(reader.peeled(value))
+    return "1.0 + " + reader.text(reader.peeled(shifted))
 
 
 @advice(
     "NPU756",
     "add-then-rms-norm",
     on=cst.SimpleStatementLine,
-    words=("norm",),
+    words=("+", "add"),
+    chips=WITH_OPERATORS,
     why="torch_npu.npu_add_rms_norm adds the residual and normalizes the sum in one kernel; it "
     "has no gradient, so that it is for inference",
     source="torch_npu 2.13: the operator has no derivative; CANN, ops-nn: AddRmsNorm",
@@ -241,57 +267,85 @@ def _rms_advice(reader: Reader, found: _RmsNorm, weight: Value | None) -> str:
         report(_LLAMA + _BLOCK),
         report(_GEMMA + "from torch import nn\n" + _BLOCK),
         report(_LLAMA + _BLOCK.replace("RMSNorm(dim)", "nn.RMSNorm(dim)")),
+        report(_LLAMA + _BLOCK.replace("self.norm", "self.ln_1")),
+        report(_LLAMA + _BLOCK.replace("self.norm = RMSNorm(dim)",
+                                       "self.drop, self.norm = nn.Dropout(0.1), RMSNorm(dim)")),
         leave(_LLAMA + _BLOCK.replace("RMSNorm(dim)", "nn.LayerNorm(dim)")),
         leave(_LLAMA + _BLOCK.replace("= x + residual", "= x + self.position")),
+        leave(_LLAMA + _BLOCK, chip="950"),
     ),
-)
+)  # fmt: skip
 def add_then_rms_norm(node: cst.SimpleStatementLine, site: Site) -> Report | None:
     reader = reader_of(site)
-    if reader is None or reader.owner is None or mentions(reader, NPU):
+    here = None if reader is None else reader.flow.number(site.statement)
+    if reader is None or here is None or reader.owner is None or mentions(reader, NPU):
         return None
-    here = reader.flow.number(site.statement)
-    found = None if here is None else next(_added(reader, site, here), None)
-    if found is None or any(any(_added(reader, site, earlier)) for earlier in range(found.at)):
+    later = range(here, len(reader.flow.statements))
+    found = next((norm for at in later for norm in _added(reader, site, here, at)), None)
+    if found is None:
         return None
-    first, second = (reader.text(term, "x") for term in found.terms)
+    first, second = (reader.text(term, here) for term in found.terms)
+    where = "" if found.at == here else f" here, as line {reader.flow.line(found.at)} does,"
     return Report(
         f"for inference, y, _, total = torch_npu.npu_add_rms_norm({first}, {second}, "
-        f"{found.norm}.weight, epsilon) adds and normalizes in one kernel: y is the norm, total "
-        "the sum. It has no gradient; the three have one dtype, the first two one shape; gamma is "
-        "1 + weight for a norm that adds 1. From torch_npu 2.1 on, on Atlas A2, A3",
+        f"{found.gamma}, {found.epsilon}) adds and normalizes{where} in one kernel: y is the "
+        "norm, total the sum. It has no gradient; the three have one dtype, the first two one "
+        "shape. From torch_npu 2.1 on, on Atlas A2, A3",
         at=node.body[0],
     )
 
 
 class _Added(NamedTuple):
-    norm: str
+    """A norm of a sum, the sum's two terms, and the statement of the norm."""
+
     terms: tuple[Value, ...]
+    gamma: str
+    epsilon: str
     at: int
 
 
-def _added(reader: Reader, site: Site, at: int) -> Iterator[_Added]:
-    """Where a statement hands a sum to ``self.norm(…)``, if that is an RMSNorm."""
+def _added(reader: Reader, site: Site, here: int, at: int) -> Iterator[_Added]:
+    """Where a statement hands the sum of another one to ``self.norm(…)``, if it is an RMSNorm."""
     for value in reader.flow.expressions(at):
         call = value.node
         if not isinstance(call, ast.Call) or len(call.args) != 1:
             continue
         made = reader.made(call.func)
-        added = reader.operation(value.part(call.args[0])) if made is not None else None
+        given = reader.peeled(value.part(call.args[0]))
+        added = reader.operation(given) if made is not None and given.at == here else None
         if made is None or added is None or added.name != "add" or len(added.operands) != 2:
             continue
         nodes = [reader.peeled(term).node for term in added.operands]
         plain = all(isinstance(node, (ast.Name, ast.Call, ast.Subscript)) for node in nodes)
-        if plain and _makes_rms_norm(reader, made.func, site):
-            yield _Added(ast.unparse(call.func), added.operands, at)
+        arguments = _arguments(reader, ast.unparse(call.func), made, site) if plain else None
+        if arguments is not None:
+            yield _Added(added.operands, *arguments, at)
 
 
-def _makes_rms_norm(reader: Reader, made: ast.expr, site: Site) -> bool:
-    if reader.dotted(made) == "torch.nn.RMSNorm":
-        return True
-    name = made.id if isinstance(made, ast.Name) else ""
-    return any(
-        isinstance(member, ast.FunctionDef) and any(_rms_norms(reader.of(member, owner)))
-        for owner in site.file.tree.body
-        if isinstance(owner, ast.ClassDef) and owner.name == name
-        for member in owner.body
-    )
+def _arguments(reader: Reader, norm: str, made: ast.Call, site: Site) -> tuple[str, str] | None:
+    """The weight and epsilon of a module, as its user names them; None if it is no RMSNorm."""
+    if reader.dotted(made.func) == "torch.nn.RMSNorm":
+        given = {keyword.arg for keyword in made.keywords}
+        has_epsilon = len(made.args) > 1 or "eps" in given
+        has_weight = len(made.args) < 3 and "elementwise_affine" not in given
+        if not has_weight:
+            return UNKNOWN, f"{norm}.eps" if has_epsilon else UNKNOWN
+        smallest = f"torch.finfo({norm}.weight.dtype).eps"
+        return f"{norm}.weight", f"{norm}.eps" if has_epsilon else smallest
+    name = made.func.id if isinstance(made.func, ast.Name) else ""
+    for owner in site.file.tree.body:
+        if isinstance(owner, ast.ClassDef) and owner.name == name:
+            methods = (each for each in owner.body if isinstance(each, ast.FunctionDef))
+            for method in methods:
+                inner = reader.of(method, owner)
+                for found in _rms_norms(inner):
+                    gamma = _gamma(_weight(inner, found, method.name))
+                    return _outside(gamma, norm), _outside(inner.text(found.epsilon), norm)
+    return None
+
+
+def _outside(text: str, module: str) -> str:
+    """An expression of a module's method as it is written where the module is used."""
+    own = re.sub(r"\bself\.", f"{module}.", text)
+    names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", own)
+    return own if set(names) <= {"self"} else UNKNOWN

@@ -8,13 +8,31 @@ import libcst as cst
 
 from cuda2npu.rule import Report, Site, leave, report
 from cuda2npu_codemods.advice import advice
-from cuda2npu_codemods.training_loops import calls, inside, lines_of, moves, uses_device
+from cuda2npu_codemods.training_loops import (
+    calls,
+    inside,
+    lines_of,
+    moves,
+    names_accelerator,
+    root,
+    uses_device,
+)
 
 _FUSED = {name: f"torch_npu.optim.NpuFused{name}" for name in "Adam AdamW SGD".split()} | {
     name: f"torch_npu.optim.NpuFused{name}" for name in "RMSprop Adadelta".split()
 }
+_TAKEN = {
+    "Adam": "lr betas eps weight_decay amsgrad",
+    "AdamW": "lr betas eps weight_decay amsgrad",
+    "SGD": "lr momentum dampening weight_decay nesterov",
+    "RMSprop": "lr alpha eps weight_decay momentum centered",
+    "Adadelta": "lr rho eps weight_decay",
+}
+"""The options of torch's optimizers that the vendor's take, too; they raise on others."""
 _WITH_FLAG = frozenset(["Adam", "AdamW", "SGD"])
 """Those whose ``fused=True`` has a kernel on the NPU; that of Adagrad falls back to the CPU."""
+_CHOSEN = ("fused", "foreach", "capturable", "differentiable")
+"""Options that settle how it computes; ``differentiable`` goes with no fused kernel."""
 _FLAG_SINCE = (2, 5)
 """torch before it refuses ``fused=True`` for any device but CUDA's: see NPU531."""
 _WORDS = tuple(f"{name}(" for name in _FUSED)
@@ -46,6 +64,17 @@ def _optimizer(node: cst.Call, site: Site) -> str | None:
         ),
         leave(f"{_START}o = torch.optim.AdamW(model.parameters(), fused=True)\n{_TRAIN}"),
         leave(f"{_START}o = torch.optim.AdamW(model.parameters(), **extra)\n{_TRAIN}"),
+        leave(f"{_START}o = torch.optim.SGD(model.parameters(), 1, differentiable=True)\n{_TRAIN}"),
+        report(f"{_START}o = torch.optim.Adam(model.parameters(), maximize=True)\n{_TRAIN}"),
+        leave(f"{_START}o = torch.optim.RMSprop(model.parameters(), maximize=True)\n{_TRAIN}"),
+        leave(
+            "import torch\nother = Net().npu()\ndef fit():\n    m = torch.nn.Linear(2, 2)\n"
+            "    o = torch.optim.Adam(m.parameters())\n    m(x).sum().backward()"
+        ),
+        report(
+            "import torch\nother = Net().npu()\ndef fit():\n    m = torch.nn.Linear(2, 2)\n"
+            "    o = torch.optim.Adam(m.parameters())\n    train(m, o)"
+        ),
         leave(f"{_START}o = torch.optim.SGD([latent], lr=0.1)\n{_TRAIN}"),
         leave(f"{_START}o = torch.optim.Adagrad(model.parameters())\n{_TRAIN}"),
         report("import torch\ndef make_optimizer(ps):\n    return torch.optim.Adam(ps)"),
@@ -60,18 +89,19 @@ def unfused_optimizer(node: cst.Call, site: Site) -> Report | None:
         return None
     if any(arg.star == "**" for arg in node.args) or _is_of_few(node, site):
         return None
-    if any(site.argument(node, chosen) for chosen in ("fused", "foreach", "capturable")):
+    if any(site.argument(node, chosen) for chosen in _CHOSEN) or _stays_on_host(node, site):
         return None
     vendor = (
         f"{fused} updates all parameters at once, if they are float32 or float16 (it refuses "
         "bfloat16), on the NPU before it is built, and stay where they are"
     )
+    given = {arg.keyword.value for arg in node.args if arg.keyword}
+    is_taken = given <= {"params", *_TAKEN[name].split()}
     release = tuple(int(part) for part in site.options.torch_npu.split(".")[:2])
     if name in _WITH_FLAG and release >= _FLAG_SINCE:
-        return Report(
-            f"fused=True makes {name} one kernel, bfloat16 included; {vendor}", at=node.func
-        )
-    return Report(vendor, at=node.func)
+        flag = f"fused=True makes {name} one kernel, bfloat16 included"
+        return Report(f"{flag}; {vendor}" if is_taken else flag, at=node.func)
+    return Report(vendor, at=node.func) if is_taken else None
 
 
 def _is_of_few(node: cst.Call, site: Site) -> bool:
@@ -79,6 +109,33 @@ def _is_of_few(node: cst.Call, site: Site) -> bool:
     given = site.argument(node, "params", 0)
     elements = given.value.elements if given and isinstance(given.value, cst.List) else ()
     return any(isinstance(element.value, cst.Name) for element in elements)
+
+
+def _stays_on_host(node: cst.Call, site: Site) -> bool:
+    """Whether the model is made here of what moves nothing, and neither moved nor handed on."""
+    models = {part for part in _models(site.statement) if part.isidentifier()}
+    name = models.pop() if len(models) == 1 else ""
+    made = site.binding(name) if name else None
+    if not isinstance(made, ast.Call) or site.argument(node, "params", 0) is None:
+        return False
+    function = site.enclosing[0] if site.enclosing else site.file.tree
+    nodes = list(ast.walk(function))
+    used_up = {id(part.value) for part in nodes if isinstance(part, ast.Attribute)}
+    used_up |= {id(part.func) for part in nodes if isinstance(part, ast.Call)}
+    reads = [part for part in nodes if isinstance(part, ast.Name) and part.id == name]
+    moving = (part for part in nodes if isinstance(part, ast.Call) and moves(part))
+    moved = any(root(call.func) == name for call in moving)
+    handed_on = any(isinstance(r.ctx, ast.Load) and id(r) not in used_up for r in reads)
+    return not (moved or handed_on or names_accelerator(made)) and _makes_on_host(made, site)
+
+
+def _makes_on_host(made: ast.Call, site: Site) -> bool:
+    """Whether a call makes a module of torch, or of a class of the file that names no device."""
+    head, *rest = ast.unparse(made.func).split(".")
+    if ".".join((site.meaning(head) or "", *rest)).startswith("torch.nn."):
+        return True
+    owners = [n for n in site.file.tree.body if isinstance(n, ast.ClassDef) and n.name == head]
+    return not rest and bool(owners) and not any(map(names_accelerator, owners))
 
 
 def _is_used(site: Site) -> bool:

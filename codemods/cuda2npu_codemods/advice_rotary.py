@@ -10,10 +10,18 @@ from typing import NamedTuple
 import libcst as cst
 
 from cuda2npu.rule import Report, Site, leave, report
-from cuda2npu_codemods.advice import advice
+from cuda2npu_codemods.advice import WITH_OPERATORS, advice
 from cuda2npu_codemods.flow import Value
 from cuda2npu_codemods.halves import ends_in, halves, interleaved
-from cuda2npu_codemods.operations import NPU, Function, Operation, Reader, mentions, reader_of
+from cuda2npu_codemods.operations import (
+    NPU,
+    UNKNOWN,
+    Function,
+    Operation,
+    Reader,
+    mentions,
+    reader_of,
+)
 
 _HALF = """import torch
 
@@ -67,6 +75,8 @@ class _Rotation(NamedTuple):
     mode: str
     """``half``, ``interleave``, or nothing when the file does not say which."""
     at: int
+    in_float: bool = False
+    """Whether it is computed in float32, as complex numbers are, whatever the dtype of x."""
 
 
 def _rotations(reader: Reader, site: Site, at: int) -> Iterator[_Rotation]:
@@ -89,7 +99,7 @@ def _sum(reader: Reader, operation: Operation, site: Site, at: int) -> _Rotation
                 continue
             for x, cosine in reader.pairs(reader.operation(plain), "mul"):
                 if reader.same(x, rotation[1]):
-                    names = reader.text(cosine, "cos"), reader.text(sine, "sin")
+                    names = reader.text(cosine, at), reader.text(sine, at)
                     return _Rotation(x, *names, rotation[0], at)
     return None
 
@@ -167,8 +177,8 @@ def _narrow(reader: Reader, operation: Operation, at: int) -> _Rotation | None:
                 x = split(reader, x1, x2)
                 if x is None or not _completes(reader, pair[1], (x2, cosine), (x1, sine)):
                     continue
-                wide = _widened(reader.text(cosine, "cos"), name)
-                return _Rotation(x, wide, _widened(reader.text(sine, "sin"), name), mode, at)
+                wide = _widened(reader.text(cosine, at), name)
+                return _Rotation(x, wide, _widened(reader.text(sine, at), name), mode, at)
     return None
 
 
@@ -205,9 +215,9 @@ def _complex(reader: Reader, operation: Operation, at: int) -> _Rotation | None:
             continue
         x = ends_in(reader, seen.operands[0], (-1, 2))
         if x is not None:
-            name = reader.text(by, "freqs")
+            name = reader.text(by, at)
             cosine, sine = (_widened(f"{name}.{part}", "stack") for part in ("real", "imag"))
-            return _Rotation(x, cosine, sine, "interleave", at)
+            return _Rotation(x, cosine, sine, "interleave", at, in_float=True)
     return None
 
 
@@ -216,6 +226,7 @@ def _complex(reader: Reader, operation: Operation, at: int) -> _Rotation | None:
     "rotary-embedding-by-hand",
     on=cst.SimpleStatementLine,
     words=("cos", "rotate_", "sin", "view_as_real"),
+    chips=WITH_OPERATORS,
     why="a rotary embedding written by hand splits, negates, joins, multiplies and adds in kernels "
     "of their own; torch_npu.npu_rotary_mul is one kernel, with a gradient",
     source="torch_npu 2.13, _op_plugin_docs.py: npu_rotary_mul; Ascend/op-plugin, docs/context",
@@ -238,14 +249,16 @@ def rotary_embedding(node: cst.SimpleStatementLine, site: Site) -> Report | None
     if reader is None or here is None or mentions(reader, NPU):
         return None
     found = next(_rotations(reader, site, here), None)
-    if found is None or any(any(_rotations(reader, site, earlier)) for earlier in range(here)):
+    if found is None:
         return None
     return Report(_advice(reader, found), at=node.body[0])
 
 
 def _advice(reader: Reader, found: _Rotation) -> str:
-    mode = found.mode or "…"
-    call = f"torch_npu.npu_rotary_mul({reader.text(found.x, 'x')}, {found.cosine}, {found.sine}, "
+    mode = found.mode or UNKNOWN
+    x = reader.text(found.x, found.at) + (".float()" if found.in_float else "")
+    call = f"torch_npu.npu_rotary_mul({x}, {found.cosine}, {found.sine}, "
+    dtypes = ", here float32, and a cast of the result stays," if found.in_float else ""
     ask = "" if found.mode else 'look whether it turns halves ("half") or pairs ("interleave"); '
     size = {
         "half": "cos and sin have its sequence and head dimension and 1 or the same for the "
@@ -254,7 +267,7 @@ def _advice(reader: Reader, found: _Rotation) -> str:
     }.get(found.mode, "cos and sin have its sequence and head dimension, 1 for the others")
     return (
         f'this is {call}"{mode}"), one kernel, with a gradient: {ask}x has 4 dimensions, heads '
-        f"or batch first or sequence first, the last one even and below 896; {size}. float16, "
-        "bfloat16 or float32; from torch_npu 2.1 on, on Atlas A2, A3 (other series: half alone, "
-        "with jit_compile and a head size of 128)"
+        f"or batch first or sequence first, the last one even and below 896; {size}. The "
+        f"three have one dtype, float16, bfloat16 or float32{dtypes}; from torch_npu 2.1 on, on "
+        "Atlas A2, A3 (other series: half alone, with jit_compile and a head size of 128)"
     )

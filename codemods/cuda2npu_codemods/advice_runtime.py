@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from cuda2npu.releases.chips import FAMILIES
 from cuda2npu.rule import Report, Site, leave, report
 from cuda2npu.tokens import Assignment, DocumentSite, Variable
 from cuda2npu_codemods.advice import advice
@@ -17,6 +18,8 @@ from cuda2npu_codemods.training_loops import (
     uses_device,
 )
 
+_COMPILED = ("A2", "A3")
+"""The families for which operators are compiled before a program runs, unless it asks."""
 _MAIN = 'if __name__ == "__main__":\n    main()\n'
 _BACKWARD = "    for x in loader:\n        model(x.npu()).backward()\n"
 
@@ -30,6 +33,7 @@ _BACKWARD = "    for x in loader:\n        model(x.npu()).backward()\n"
     "Atlas A2 and A3 and on for the Atlas training and inference series (Ascend 910, 310P), where "
     "each new shape of an input then costs a compilation: with inputs of several shapes call "
     "torch.npu.set_compile_mode(jit_compile=False) first, in each worker that is spawned",
+    chips=tuple(set(FAMILIES) - set(_COMPILED)),
     source="https://www.hiascend.com/document/detail/zh/Pytorch/700/apiref/apilist/"
     "ptaoplist_000610.html and https://www.hiascend.com/document/detail/zh/canncommercial/700/"
     "modeldevpt/ptmigr/AImpug_000060.html",
@@ -42,6 +46,7 @@ _BACKWARD = "    for x in loader:\n        model(x.npu()).backward()\n"
             "    torch.npu.set_compile_mode(jit_compile=False)\n    main()"
         ),
         leave(f"import torch\ndef train():\n{_BACKWARD}"),
+        leave(f"import torch\ndef main():\n{_BACKWARD}{_MAIN}", chip="A2"),
         leave(f"import torch\nprint(torch.ones(2).npu())\n{_MAIN}"),
         leave(
             f"import torch\ndef main():\n    for x in loader:\n        model(x).backward()\n{_MAIN}"

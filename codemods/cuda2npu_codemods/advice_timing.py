@@ -266,8 +266,10 @@ def host_waits_in_each_step(node: cst.SimpleStatementLine, site: Site) -> Report
     if loop is None:
         return None
     losses = {root(call.func) for call in gradients(loop)}
-    fetching = (s for s in steps(loop) if any(_fetches(call, losses) for call in calls(s)))
-    if not losses or next(fetching, None) is not site.statement:
+    statement = next((step for step in steps(loop) if step is site.statement), None)
+    if not losses or statement is None:
+        return None
+    if not any(_fetches(call, losses) for call in calls(statement)):
         return None
     return Report(at=_first(node, lambda call: terminal(call.func) in _FETCHES))
 

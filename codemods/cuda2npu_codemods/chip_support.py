@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import ast
+import re
+from collections.abc import Collection, Iterator
 
 import libcst as cst
 
@@ -23,20 +25,23 @@ WORDS = (
     "geometric_",
     "ldl_factor",
     "lstsq",
-    ".mode(",
+    "mode(",
+    "mode as ",
     "multilabel_margin_loss",
     "pdist",
     "poisson",
-    ".smm(",
+    "smm(",
+    "smm as ",
     "sspaddmm",
     "to_sparse_bsc",
     "to_sparse_bsr",
     "to_sparse_csc",
     "to_sparse_csr",
 )
-"""What a call of each API of the data holds; spelt out here, as nothing reads the data otherwise.
+"""What a call of each API of the data holds, or its import under another name.
 
-A short name alone would stand in too many statements.
+It is spelt out here, as nothing reads the data otherwise. A short name alone would stand in too
+many statements.
 """
 _INSTEAD = {
     "LSTMCell": "an nn.LSTM with the same weights gives the same, over a sequence of one step",
@@ -51,13 +56,16 @@ _INSTEAD = {
     ),
 }
 """What has kernels and gives the same, by the last part of a name."""
+_MAKERS = frozenset("arange empty eye full linspace ones rand randint randn tensor zeros".split())
+"""Functions of torch whose tensors are on the CPU, unless another default device is set."""
+_DEFAULT = re.compile(r"set_default_|with .*device\((?!['\"]cpu)")
 _ON_CPU = "call it on .cpu() and move the result back"
 
 
 @rule(
     "NPU903",
     "unsupported-on-chip",
-    on=cst.Call,
+    on=(cst.Call, cst.ClassDef, cst.ImportFrom),
     words=WORDS,
     fix=FixLevel.NONE,
     default=False,
@@ -70,7 +78,11 @@ _ON_CPU = "call it on .cpu() and move the result back"
         report("import torch\ncell = torch.nn.LSTMCell(8, 8)", chip="950"),
         report("from torch.nn.functional import pdist\nd = pdist(x)", chip="A3"),
         report("import torch\nx = torch.eye(3, device='npu')\ny = x.to_sparse_csr()", chip="A2"),
+        report("from torch import mode\nvalues, _ = mode(x, dim=1)", chip="A2"),
+        report("from torch import mode as most\nvalues, _ = most(x, dim=1)", chip="A2"),
+        report("import torch\nclass Cell(torch.nn.LSTMCell): ...", chip="950"),
         leave("import torch\nvalues, _ = torch.mode(x, dim=1)"),
+        leave("import torch\nvalues, _ = torch.mode(torch.zeros(3))", chip="A2"),
         leave("import torch\ncell = torch.nn.LSTMCell(8, 8)", chip="A2"),
         leave("import torch\nx = torch.poisson(rates.cpu())", chip="A2"),
         leave("y = x.to_sparse_csr()", chip="A2"),
@@ -78,21 +90,57 @@ _ON_CPU = "call it on .cpu() and move the result back"
         leave("import torch\nc = torch.matmul(a, b)", chip="950"),
     ),
 )
-def unsupported_on_chip(node: cst.Call, site: Site) -> Report | None:
+def unsupported_on_chip(
+    node: cst.Call | cst.ClassDef | cst.ImportFrom, site: Site
+) -> Report | None:
     chip = site.options.chip
     release = page_release(site.options.torch_npu) if chip else None
     if release is None:
         return None
     lacking = unsupported(release, chip)
-    name = _called(node, site, lacking)
-    if name not in lacking or any(on_cpu(site, arg.value) for arg in node.args):
-        return None
-    where = f"{FAMILIES[chip]} (support page of torch_npu {release})"
-    effect, quiet = _effect(lacking[name])
+    for name, place in _used(node, site, lacking):
+        if name in lacking:
+            where = f"{FAMILIES[chip]} (support page of torch_npu {release})"
+            return _report(name, lacking[name], where, place)
+    return None
+
+
+def _used(
+    node: cst.Call | cst.ClassDef | cst.ImportFrom, site: Site, lacking: Collection[str]
+) -> Iterator[tuple[str, cst.CSTNode]]:
+    """The dotted names that are called, inherited from or given another name, and where."""
+    if isinstance(node, cst.Call):
+        name = _called(node, site, lacking)
+        if not any(_is_host(site, arg.value) for arg in node.args):
+            yield name, _method(node) if name.startswith(_METHODS) else node
+    elif isinstance(node, cst.ClassDef):
+        for base in node.bases:
+            yield site.name(base.value) or "", base.value
+    elif not isinstance(node.names, cst.ImportStar) and node.module is not None:
+        module = "" if node.relative else site.code(node.module)
+        for alias in node.names:
+            if alias.asname is not None:
+                yield f"{module}.{alias.evaluated_name}", alias.name
+
+
+def _report(name: str, api: Api, where: str, place: cst.CSTNode) -> Report:
+    effect, quiet = _effect(api)
     by_hand = f"move it out of the loop, or {_ON_CPU}" if quiet else _ON_CPU
     advice = _INSTEAD.get(name.rpartition(".")[2], by_hand)
-    message = f"{name} is not supported on {where}: {effect}; {advice}"
-    return Report(message, quiet=quiet, at=_method(node) if name.startswith(_METHODS) else None)
+    return Report(f"{name} is not supported on {where}: {effect}; {advice}", quiet=quiet, at=place)
+
+
+def _is_host(site: Site, node: cst.BaseExpression) -> bool:
+    """Whether an expression is provably a tensor of the CPU, or made without saying where."""
+    if on_cpu(site, node):
+        return True
+    value = site.binding(node.value) if isinstance(node, cst.Name) else None
+    made = node if value is None else cst.parse_expression(ast.unparse(value))
+    if not isinstance(made, cst.Call) or site.argument(made, "device") is not None:
+        return False
+    module, _, maker = (site.name(made.func) or "").rpartition(".")
+    plain = not any(arg.star for arg in made.args) and _DEFAULT.search(site.file.text) is None
+    return module == "torch" and maker in _MAKERS and plain
 
 
 def _method(call: cst.Call) -> cst.CSTNode:
@@ -110,7 +158,7 @@ def _called(call: cst.Call, site: Site, lacking: Collection[str]) -> str:
         return ""
     method = _METHODS + func.attr.value
     known = method in lacking and is_torch(site, func.value)
-    return method if known and not on_cpu(site, func.value) else ""
+    return method if known and not _is_host(site, func.value) else ""
 
 
 def _effect(api: Api) -> tuple[str, bool]:

@@ -142,13 +142,20 @@ class Flow:
     def resolved(self, value: Value) -> Value:
         """The value with its name followed to the only expression that can be in it."""
         for _ in range(_LIMIT):
-            if not isinstance(value.node, ast.Name):
+            bound = self.bound_to(value)
+            if bound is None:
                 break
-            first, *others = self.reaching(value.node.id, value.at)
-            if first is None or first.node is None or others:
-                break
-            value = Value(first.node, first.at)
+            value = bound
         return value
+
+    def bound_to(self, value: Value) -> Value | None:
+        """The only expression that can be in a name; None for more of them and for no name."""
+        if not isinstance(value.node, ast.Name):
+            return None
+        first, *others = self.reaching(value.node.id, value.at)
+        return (
+            None if first is None or first.node is None or others else Value(first.node, first.at)
+        )
 
     def sources(self, value: Value) -> list[Value]:
         """Every expression that can be in a name; a name that is not known stays itself."""
@@ -158,6 +165,10 @@ class Flow:
         if len(found) > _WAYS:
             return [value]
         return [Value(b.node, b.at) if b and b.node else value for b in found]
+
+    def line(self, at: int) -> int:
+        """The line on which a statement begins."""
+        return self.statements[at].lineno
 
     @property
     def bound(self) -> Set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -42,8 +43,10 @@ NPU = ("npu_", "_npu")
 """Parts of names of code that knows of NPUs; ``input`` has the three letters, too."""
 _DEPTH = 8
 """How many operations deep two values are compared, or one is followed back."""
-_LONGEST = 40
+_LONGEST = 120
 """How many characters of an expression are shown in a message."""
+UNKNOWN = "…"
+"""Stands in a message for what the reader has to put there; no variable can be called so."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -214,10 +217,44 @@ class Reader:
             yield left, right
             yield right, left
 
-    def text(self, value: Value, otherwise: str) -> str:
-        """The source of a value without casts around it, or another text when it is long."""
-        text = ast.unparse(self._without_casts(value).node)
-        return text if len(text) <= _LONGEST else otherwise
+    def text(self, value: Value, at: int | None = None) -> str:
+        """The source of a value, without casts around it, as a statement can spell it.
+
+        That statement may be another one than the value's own, in which a name holds something
+        else: what the value's statement has in it is then written out. ``UNKNOWN`` stands for
+        what cannot be, and for what is too long.
+        """
+        value = self._without_casts(value)
+        node = value.node if at is None else self._spelt(value, at, _DEPTH)
+        text = UNKNOWN if node is None else ast.unparse(node)
+        return text if len(text) <= _LONGEST else UNKNOWN
+
+    def _spelt(self, value: Value, at: int, depth: int) -> ast.expr | None:
+        """The expression with the names written out that hold something else in a statement."""
+        stale = {
+            node.id
+            for node in ast.walk(value.node)
+            if isinstance(node, ast.Name)
+            and self.flow.reaching(node.id, value.at) != self.flow.reaching(node.id, at)
+        }
+        found: dict[str, ast.expr] = {}
+        for name in stale:
+            bound = self.flow.bound_to(value.part(ast.Name(name, ast.Load())))
+            spelt = self._spelt(bound, at, depth - 1) if bound and depth else None
+            if spelt is None:
+                return None
+            found[name] = spelt
+        return _Replaced(found).visit(deepcopy(value.node)) if found else value.node
+
+
+class _Replaced(ast.NodeTransformer):
+    """Puts expressions in the place of names."""
+
+    def __init__(self, found: Mapping[str, ast.expr]) -> None:
+        self._found = found
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._found.get(node.id, node)
 
 
 def reader_of(site: Site) -> Reader | None:
@@ -250,11 +287,22 @@ def attributes_of(owner: ast.ClassDef) -> Mapping[str, tuple[ast.expr, ...]]:
     """What the methods of a class assign to attributes of ``self``."""
     found: dict[str, tuple[ast.expr, ...]] = {}
     for node in ast.walk(owner):
-        for target in node.targets if isinstance(node, ast.Assign) else ():
+        for target, value in _assigned(node):
             if isinstance(target, ast.Attribute) and _is_self(target.value):
-                value = node.value  # type: ignore[attr-defined]
                 found[target.attr] = (*found.get(target.attr, ()), value)
     return found
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What a statement assigns to what, also ``a, b = x, y`` part by part."""
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield node.target, node.value
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        value = node.value  # type: ignore[attr-defined]
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            yield target, value
+        elif isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+            yield from zip(target.elts, value.elts, strict=True)
 
 
 def mentions(reader: Reader, parts: Iterable[str]) -> bool:

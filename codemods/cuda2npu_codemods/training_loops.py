@@ -14,7 +14,7 @@ Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _THROUGH = frozenset("enumerate tqdm iter islice cycle track log_every prefetch".split())
 """Calls that hand on the items of their first argument."""
-_ACCELERATOR = re.compile(r"cuda|\bnpu\b|torch_npu|accelerat|\.to\((\w+\.)*device")
+_ACCELERATOR = re.compile(r"cuda(?!2npu)|\bnpu\b|torch_npu|accelerat|\.to\((\w+\.)*device")
 _RANKS = frozenset("rank local_rank gpu gpu_id device_id".split())
 """Names of a device's number, which ``.to`` and ``.cuda`` take."""
 
@@ -58,6 +58,12 @@ def walk(tree: ast.Module) -> tuple[ast.AST, ...]:
 def uses_device(site: Site) -> bool:
     """Whether the file speaks of an accelerator."""
     return _ACCELERATOR.search(site.file.text) is not None
+
+
+def names_accelerator(node: ast.AST) -> bool:
+    """Whether a piece of code speaks of one, or of a device."""
+    text = ast.unparse(node)
+    return "device" in text or _ACCELERATOR.search(text) is not None
 
 
 def loops_around(site: Site) -> list[Loop]:
@@ -115,17 +121,22 @@ def is_accelerator(node: ast.expr) -> bool:
     return name in _RANKS or (not name.startswith("cpu") and denotes(node, names_device))
 
 
-def iterated(loop: Loop) -> str | None:
-    """The name of what a loop runs over, through ``enumerate`` and the like."""
-    node = getattr(loop, "iter", None)
+def iterated(loop: Loop) -> ast.expr | None:
+    """What a loop runs over: a name, an attribute or a ``DataLoader`` made there.
+
+    It is looked for through ``enumerate`` and the like.
+    """
+    node: ast.expr | None = getattr(loop, "iter", None)
     while isinstance(node, (ast.Call, ast.Subscript)):
         if isinstance(node, ast.Subscript):
             node = node.value
+        elif last_name(node.func) == "DataLoader":
+            break
         elif last_name(node.func) in _THROUGH and node.args:
             node = node.args[0]
         else:
             return None
-    return last_name(node)
+    return node
 
 
 @lru_cache(maxsize=1)
@@ -147,9 +158,12 @@ def _held_by(target: ast.expr) -> str | None:
 def loaders_of(loop: Loop, tree: ast.Module) -> tuple[ast.Call, ...]:
     """The ``DataLoader`` calls that a loop may run over; none where the file does not tell.
 
-    The loop names the variable, or a parameter to which callers in the file give it.
+    The loop makes it, names the variable, or a parameter to which callers in the file give it.
     """
-    name = iterated(loop)
+    over = iterated(loop)
+    if isinstance(over, ast.Call):
+        return (over,)
+    name = last_name(over)
     if name is None:
         return ()
     known = loaders(tree)

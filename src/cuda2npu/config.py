@@ -40,7 +40,7 @@ class Config(NamedTuple):
 
 KEYS = tuple(name.replace("_", "-") for name in Settings._fields)
 CHIP_RULE = "NPU903"
-"""The rule that a chip turns on."""
+"""The rule that a chip turns on, unless other rules are selected."""
 _LISTS = ("select", "extend-select", "ignore", "exclude")
 _SWITCHES = ("preserve-numerics", "unsafe", "force-exclude")
 
@@ -57,17 +57,20 @@ def configure(command_line: Settings, first_path: str) -> Config:
             return given, f"--{key}"
         return getattr(in_file, name), f"{file}: [tool.cuda2npu] {key}"
 
+    if command_line.select == ():
+        raise UsageError("--select: names no rule; leave it out for all that are on by default")
     if command_line.select is not None:  # only these, whatever the file adds to its own
         in_file = in_file._replace(extend_select=None)
     patterns, origin = value("exclude")
     release, chip = _release(*value("torch_npu")), _chip(*value("chip"))
     added = _codes(*value("extend_select"))
     selected = _codes(*value("select"))
+    asks_chip = bool(chip) and (not selected or CHIP_RULE.startswith(selected))
     _check_chip(chip, release, (*selected, *added), value("chip")[1])
     in_config = file is not None and origin != "--exclude"
     options = Options(
         select=selected,
-        extend_select=(*added, CHIP_RULE) if chip else added,
+        extend_select=(*added, CHIP_RULE) if asks_chip else added,
         ignore=_codes(*value("ignore")),
         preserve_numerics=bool(value("preserve_numerics")[0]),
         unsafe=bool(value("unsafe")[0]),
@@ -103,12 +106,15 @@ def unknown_code(code: str, known: Iterable[str]) -> str:
 
 
 def _nearest_code(code: str, known: Iterable[str]) -> str:
-    """The known code with the nearest number; a beginning such as ``NPU1`` counts as 100."""
+    """The known code of the same family with the nearest number; ``NPU1`` counts as 100."""
 
     def number(text: str) -> int:
         return int("".join(filter(str.isdecimal, text))[:3].ljust(3, "0"))
 
-    return min(known, key=lambda rule: abs(number(rule) - number(code)))
+    def distance(rule: str) -> tuple[bool, int]:
+        return number(rule) // 100 != number(code) // 100, abs(number(rule) - number(code))
+
+    return min(known, key=distance)
 
 
 def _find(start: Path) -> tuple[Path, Settings] | None:
@@ -177,16 +183,16 @@ def _type_name(key: str) -> str:
 
 
 def _codes(given: tuple[str, ...] | None, place: str) -> tuple[str, ...]:
-    """Codes or beginnings of codes, each of which must match a rule."""
+    """Codes or beginnings of codes, each of which must match a rule; in small letters, too."""
     if not given:
         return ()
     from cuda2npu.packs import rule_codes
 
     known = rule_codes()
     for code in given:
-        if not code or not any(rule.startswith(code) for rule in known):
+        if not code or not any(rule.startswith(code.upper()) for rule in known):
             raise UsageError(f"{place}: {unknown_code(code, known)}")
-    return given
+    return tuple(map(str.upper, given))
 
 
 def _target(given: str | None, place: str) -> Target:

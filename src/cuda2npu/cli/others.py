@@ -14,7 +14,9 @@ from cuda2npu.report import Output
 
 
 def rules(
-    code: Annotated[str | None, typer.Argument(help="A rule's code, such as NPU101.")] = None,
+    code: Annotated[
+        str | None, typer.Argument(help="A rule's code, or the beginning of some: NPU101, NPU7.")
+    ] = None,
 ) -> None:
     """List the rules, or explain one."""
     from cuda2npu.packs import load_rules
@@ -25,9 +27,13 @@ def rules(
         if code is None:
             print_rules(load_rules())
             return
-        if code.upper() not in known:
+        begun = [rule for key, rule in known.items() if code and key.startswith(code.upper())]
+        if not begun:
             raise UsageError(unknown_code(code, known))
-    print_rule(known[code.upper()])
+    if code.upper() in known:
+        print_rule(known[code.upper()])
+    else:
+        print_rules(begun)
 
 
 def simulate(

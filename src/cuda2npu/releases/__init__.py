@@ -48,17 +48,13 @@ def resolve_release(text: str) -> str:
         for release in reversed(RELEASES):
             if release == wanted or (match[3] is None and release.startswith(wanted + ".")):
                 return release
-    raise ValueError(
-        f"unknown torch_npu release {text!r}: the nearest known is {_nearest(text)} "
-        f"(known: {', '.join(RELEASES)})"
-    )
+    nearest = f": the nearest known is {_nearest(text)}" if re.search(r"\d", text) else ""
+    raise ValueError(f"unknown torch_npu release {text!r}{nearest} (known: {', '.join(RELEASES)})")
 
 
 def _nearest(text: str) -> str:
-    """The release nearest to a version; the newest when no number can be read from it."""
+    """The release nearest to a version that holds a number."""
     numbers = [int(number) for number in re.findall(r"\d+", text)[:3]]
-    if not numbers:
-        return NEWEST
     wanted = _weight([*numbers, 0, 0][:3])
     return min(RELEASES, key=lambda release: abs(wanted - _weight(_numbers(release))))
 

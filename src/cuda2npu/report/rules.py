@@ -56,7 +56,7 @@ def print_rule(rule: Rule) -> None:
 def how_to_turn_on(rule: Rule) -> str:
     """The options that ask for a rule that is off by default."""
     if rule.code == CHIP_RULE:
-        return "--chip NAME asks it, beside the others or those of --select"
+        return "--chip NAME asks it, beside the others; with --select, where that names it, too"
     return f"--extend-select {rule.code} adds it to the others, --select {rule.code} runs it alone"
 
 
