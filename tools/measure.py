@@ -1,7 +1,8 @@
 """What a run over real packages costs: ``python tools/measure.py`` prints a table in Markdown.
 
 Each package is copied and rewritten there with one and with two worker processes, as a user
-would. Memory is the proportional set size of the command and its workers together, sampled.
+would. Memory is the proportional set size of the command and its workers together, sampled in a
+run of its own: taking samples keeps a processor busy that a worker could use.
 """
 
 from __future__ import annotations
@@ -59,23 +60,29 @@ def _findings(folders: list[Path]) -> list[dict[str, object]]:
 
 
 def _rewritten(folders: list[Path], jobs: str) -> Cost:
+    command = _command("rewrite", jobs)
+    return Cost(_run(command, folders, sample=False).seconds, _run(command, folders).peak)
+
+
+def _run(command: list[str], folders: list[Path], sample: bool = True) -> Cost:
     with tempfile.TemporaryDirectory() as scratch:
         copies = [shutil.copytree(each, Path(scratch) / each.name) for each in folders]
-        return _cost([*_command("rewrite", jobs), *map(str, copies)])
+        return _cost([*command, *map(str, copies)], sample)
 
 
 def _command(name: str, jobs: str) -> list[str]:
     return [sys.executable, "-m", "cuda2npu", name, "--jobs", jobs]
 
 
-def _cost(command: list[str]) -> Cost:
+def _cost(command: list[str], sample: bool) -> Cost:
     start = time.perf_counter()
     with tempfile.TemporaryFile() as told:  # a pipe that nobody reads would fill up
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told)
         peak = 0
-        while process.poll() is None:
+        while sample and process.poll() is None:
             peak = max(peak, sum(map(_memory, _family(process.pid))))
             time.sleep(_INTERVAL)
+        process.wait()
         seconds = time.perf_counter() - start
         if process.returncode:
             told.seek(0)
