@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from needs import needs
 
+from cuda2npu.export.report import Report
 from cuda2npu.export.spec import RESULT, SPEC, Result, Spec
 
 pytestmark = needs("torch", "torch_npu", "onnx", "onnxscript", "onnxruntime")
@@ -45,6 +46,34 @@ class Fork(nn.Module):
         if x.sum() > 0:
             return x * 2
         return x * 3
+
+class Total(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(5, 4)
+
+    def forward(self, ids):
+        if int(ids.sum()) > 100:
+            return self.embed(ids)
+        return self.embed(ids) * 2
+
+class Clipped(nn.Module):
+    def forward(self, x):
+        if x.abs().max() > 5:
+            return x * 100
+        return x * 2
+
+class Eighth(nn.Module):
+    def forward(self, x):
+        return x * 3 if x.shape[0] == 8 else x
+
+class Mean(nn.Module):
+    def forward(self, x):
+        return x / float(len(x)) / 1e4
+
+class Silent(nn.Module):
+    def forward(self, x):
+        return None
 
 class Noise(nn.Module):
     def forward(self, x):
@@ -150,6 +179,9 @@ def script(folder: Path) -> dict[str, dict[str, Any]]:
     return {Path(each["file"]).name: each for each in report["exports"]}
 
 
+FIXED = dict.fromkeys(["example", "other values", "large values", "small values"], "ok")
+
+
 def statuses(export: dict[str, Any]) -> dict[str, str]:
     return {row["case"]: row["status"] for row in export["rows"]}
 
@@ -161,7 +193,7 @@ def test_a_script_exports_as_it_does_alone(script: dict[str, Any], folder: Path)
     assert traced["inputs"] == [
         {"name": "img", "dtype": "float", "shape": ["batch", 3, 8, 8], "example": [1, 3, 8, 8]}
     ]
-    assert statuses(traced) == {"example": "ok", "other values": "ok", "batch=2": "ok"}
+    assert statuses(traced) == {**FIXED, "batch=2": "ok"}
     assert not traced["findings"]
     assert traced["place"].startswith(f"{folder / 'script.py'}:")
     commands = Path(traced["script"]).read_text()
@@ -172,7 +204,7 @@ def test_a_script_exports_as_it_does_alone(script: dict[str, Any], folder: Path)
 def test_a_program_that_is_saved_later(script: dict[str, Any]) -> None:
     saved = script["saved.onnx"]
     assert (saved["exporter"], saved["opset"]) == ("dynamo", 20)
-    assert statuses(saved) == {"example": "ok", "other values": "ok", "batch=2": "ok"}
+    assert statuses(saved) == {**FIXED, "batch=2": "ok"}
     names = {each["name"]: each for each in saved["findings"]}
     assert "Gelu" in names["operator"]["message"]
     assert "opset_version=18" in names["opset"]["advice"]
@@ -180,22 +212,22 @@ def test_a_program_that_is_saved_later(script: dict[str, Any]) -> None:
 
 def test_a_size_that_is_baked_in(script: dict[str, Any]) -> None:
     baked = script["baked.onnx"]
-    assert statuses(baked) == {"example": "ok", "other values": "ok", "n=4": "differs"}
+    assert statuses(baked) == {**FIXED, "n=4": "differs"}
     (row,) = (row for row in baked["rows"] if row["status"] == "differs")
     assert row["reasons"] == ["shape [4, 12] → [2, 24]"]
-    assert "script.py:19: the trace keeps one way" in baked["notes"][0]
+    assert "script.py:19: the trace keeps one way" in baked["findings"][0]["message"]
 
 
 def test_an_export_to_memory(script: dict[str, Any]) -> None:
     memory = script[""]
-    assert statuses(memory) == {"example": "ok", "other values": "ok"}
+    assert statuses(memory) == FIXED
     assert memory["script"] is None
     assert [each["name"] for each in memory["findings"]] == ["export-type"]
 
 
 def test_modules_and_arguments_of_all_kinds(script: dict[str, Any]) -> None:
     for name in ("jit.onnx", "last.onnx"):
-        assert statuses(script[name]) == {"example": "ok", "other values": "ok"}
+        assert statuses(script[name]) == FIXED
         assert not script[name]["findings"]
     (finding,) = script["number.onnx"]["findings"]
     assert finding["name"] == "not-compared"
@@ -210,7 +242,7 @@ def test_a_callable_with_two_dynamic_axes(folder: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ids int64[batch, seq], mask float[batch, seq], scale float[]" in done.stdout
-    assert done.stdout.count(" ok") == 6, "two outputs in three cases"
+    assert done.stdout.count(" ok") == 14, "two outputs in seven cases"
     assert "batch=4, seq=9" in done.stdout
     assert f"atc {folder / 'words.om'}" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("good: worst max abs")
@@ -232,7 +264,7 @@ def test_a_branch_on_values(folder: Path) -> None:
     assert traced.returncode == 1
     assert "differs fork.onnx: other values, 2: max abs 1 > 0.001" in traced.stdout
     line = NETS.splitlines().index("        if x.sum() > 0:") + 1
-    assert f"note fork.onnx: nets.py:{line}: the trace keeps one way" in traced.stdout
+    assert f"finding fork.onnx: one-way: nets.py:{line}: the trace keeps one way" in traced.stdout
 
 
 @pytest.fixture(scope="module")
@@ -261,6 +293,24 @@ def test_atc_that_refuses(on_npu: subprocess.CompletedProcess[str]) -> None:
 CASES = {
     "branch": Spec("nets:fork", output="branch.onnx"),
     "noise": Spec("nets:Noise", output="noise.onnx", inputs=("2x3",), exporter="trace"),
+    "total": Spec("nets:Total", output="total.onnx", inputs=("2x6:int64:5",), exporter="trace"),
+    "clipped": Spec("nets:Clipped", output="clipped.onnx", inputs=("2x6",), exporter="trace"),
+    "eighth": Spec(
+        "nets:Eighth",
+        output="eighth.onnx",
+        inputs=("2x6",),
+        exporter="trace",
+        dynamic=("batch",),
+        sizes=("batch=1,2,8",),
+    ),
+    "mean": Spec(
+        "nets:Mean",
+        output="mean.onnx",
+        inputs=("2x6",),
+        exporter="trace",
+        dynamic=("batch",),
+    ),
+    "silent": Spec("nets:Silent", output="silent.onnx", inputs=("2x6",)),
     "number": Spec("nets:number"),
     "no inputs": Spec("nets:Conv"),
     "too many": Spec("nets:Conv", inputs=("1x3", "1x3"), output="many.onnx"),
@@ -318,6 +368,43 @@ def test_random_numbers_are_told_of(results: dict[str, Result]) -> None:
     (exported,) = results["noise"].exports
     assert exported.differs
     assert exported.notes == ["the module computes something else each time it is called"]
+
+
+@pytest.mark.parametrize(
+    ("case", "differing"),
+    [
+        ("total", []),  # within the range of an embedding nothing goes the other way
+        ("clipped", ["large values"]),
+        ("eighth", ["batch=8"]),
+        ("mean", ["batch=4"]),
+    ],
+)
+def test_a_trace_that_keeps_one_way_is_never_good(
+    results: dict[str, Result], case: str, differing: list[str]
+) -> None:
+    (exported,) = results[case].exports
+    assert [row.case for row in exported.rows if row.reasons] == differing
+    (finding,) = exported.findings
+    assert finding.name == "one-way"
+    assert "nets.py:" in finding.message
+    assert Report("nets", results[case]).code == 1
+
+
+def test_every_listed_size_is_compared(results: dict[str, Result]) -> None:
+    (exported,) = results["eighth"].exports
+    assert [row.case for row in exported.rows if "=" in row.case] == ["batch=1", "batch=8"]
+
+
+def test_a_wrong_scale_of_small_values(results: dict[str, Result]) -> None:
+    (exported,) = results["mean"].exports
+    row = exported.rows[-1]
+    assert row.relative == pytest.approx(1)
+    assert row.reasons == ("relative error 1 > 0.0141",)
+
+
+def test_a_module_that_returns_nothing(results: dict[str, Result]) -> None:
+    (exported,) = results["silent"].exports
+    assert [each.name for each in exported.findings] == ["no-output"]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def _script(spec: Spec, result: Result) -> None:
 def _callable(spec: Spec, result: Result) -> None:
     import torch
 
-    from cuda2npu.export.examine import branches_noted, examine
+    from cuda2npu.export.examine import branches_found, examine
     from cuda2npu.export.target import load
 
     torch.manual_seed(spec.seed)
@@ -70,7 +70,7 @@ def _callable(spec: Spec, result: Result) -> None:
         call = call.with_tensors(lambda tensor: tensor.to("npu"))
     exported = Exported(str(Path(spec.output).resolve()), spec.exporter)
     path = Path(exported.file)
-    with branches_noted(exported):
+    with branches_found(exported):
         _export(torch, call, Path(spec.staging, path.name), spec)
     for made in sorted(Path(spec.staging).iterdir(), reverse=True):  # its weights first
         made.replace(path.parent / made.name)

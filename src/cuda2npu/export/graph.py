@@ -13,6 +13,11 @@ from cuda2npu.export.operators import HIGHEST, LOWEST, OWN, SOURCE, STANDARD, SU
 from cuda2npu.export.spec import Finding, Input
 
 _SHOWN = 8
+_NO_OUTPUT = Finding(
+    "no-output",
+    "the file has no output: there is nothing that a device would compute",
+    "let forward return what it computes",
+)
 _ANOTHER = "the exporter wrote what ONNX forbids: another exporter or opset may do better"
 
 
@@ -42,7 +47,8 @@ def _input(value: Any) -> Input:
 
 def findings(path: Path, model: Any) -> list[Finding]:
     """What is wrong with the file, and what the parser of ATC does not know."""
-    return [*_checker(path), *_opset(model), *_domains(model), *_operators(model)]
+    found = [*_checker(path), *_opset(model), *_domains(model), *_operators(model)]
+    return found if model.graph.output else [*found, _NO_OUTPUT]
 
 
 def _checker(path: Path) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from cuda2npu.export.arguments import Call
-from cuda2npu.export.examine import branches_noted, examine
+from cuda2npu.export.examine import branches_found, examine
 from cuda2npu.export.spec import DYNAMO, TRACE, Exported, Finding, Result, Spec
 from cuda2npu.export.target import call_arguments
 
@@ -54,7 +54,7 @@ class Observer:
         def export(*args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
             exported = Exported("", "", f"{caller.f_code.co_filename}:{caller.f_lineno}")
-            with branches_noted(exported):
+            with branches_found(exported):
                 program = original(*args, **kwargs)
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()

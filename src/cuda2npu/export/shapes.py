@@ -29,6 +29,11 @@ class Sizes(NamedTuple):
     lowest: int = 0
     highest: int = 0
 
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """All that were listed, or both ends of the range."""
+        return self.values or (self.lowest, self.highest)
+
 
 def axis(text: str) -> Axis:
     """``x:0=batch``; ``batch`` alone is the first axis of every input."""

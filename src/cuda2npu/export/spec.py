@@ -86,6 +86,8 @@ class Row:
     status: str
     max_abs: float | None = None
     cosine: float | None = None
+    relative: float | None = None
+    """Length of the error to that of the module's output."""
     reasons: tuple[str, ...] = ()
 
 
