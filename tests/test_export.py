@@ -94,7 +94,7 @@ number = 3
 """
 
 SCRIPT = """
-import io, sys, warnings
+import io, os, sys, warnings
 import torch
 from torch.onnx import export
 import nets
@@ -129,6 +129,17 @@ export(
     Times(), (*arguments, {"times": torch.ones(2)}), "last.onnx", opset_version=13, dynamo=False,
     input_names=["a", "b", "c"],
 )
+def small(name, size):
+    torch.onnx.export(
+        torch.nn.Linear(size, 2), (torch.ones(1, size),), name, dynamo=False, opset_version=13
+    )
+
+small("twice.onnx", 3)
+small("twice.onnx", 4)
+small("junk.onnx", 3)
+open("junk.onnx", "w").write("junk")
+small("gone.onnx", 3)
+os.remove("gone.onnx")
 memory = io.BytesIO()
 with warnings.catch_warnings():
     warnings.simplefilter("error", UserWarning)
@@ -223,6 +234,23 @@ def test_an_export_to_memory(script: dict[str, Any]) -> None:
     assert statuses(memory) == FIXED
     assert memory["script"] is None
     assert [each["name"] for each in memory["findings"]] == ["export-type"]
+
+
+@pytest.mark.parametrize("name", ["junk.onnx", "gone.onnx"])
+def test_a_file_that_the_script_changes(
+    script: dict[str, dict[str, Any]], folder: Path, name: str
+) -> None:
+    assert [each["name"] for each in script[name]["findings"]] == ["changed"]
+    assert script[name]["script"] is None
+    assert not (folder / name).with_suffix(".atc.sh").exists()
+
+
+def test_a_file_that_is_exported_twice(script: dict[str, dict[str, Any]], folder: Path) -> None:
+    assert not script["twice.onnx"]["findings"]
+    commands = (folder / "twice.atc.sh").read_text()
+    assert ":1,4 " in commands
+    assert "# DIFFERS" not in commands
+    assert "# DIFFERS from its module: n=4, " in (folder / "baked.atc.sh").read_text()
 
 
 def test_modules_and_arguments_of_all_kinds(script: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ def export(request: Request, tell: Tell = lambda _: None) -> Report:
             report.result.error = f"{request.spec.target} never calls torch.onnx.export"
         _check_sizes(request, report.result)
         for exported in report.result.exports:
-            if exported.file:
+            if exported.file and not exported.changed:
                 _command_lines(exported, request, report)
         if not report.result.error:
             _compile(request, report, folder, tell)
@@ -219,6 +219,10 @@ def _compile(request: Request, report: Report, folder: Path, tell: Tell) -> None
     reason = _cannot_compile(request)
     if not reason and any(each.differs for each in report.result.exports):
         reason = "the file computes something else than the module"
+    if not report.scripts:
+        if request.compile or request.tune:
+            report.compiled.append(Compiled("atc", "", "there is no file to compile"))
+        return
     if reason:
         report.notes.append(f"not compiled: {reason}")
         return

@@ -11,6 +11,7 @@ import onnx
 
 from cuda2npu.export.operators import HIGHEST, LOWEST, OWN, SOURCE, STANDARD, SUPPORTED
 from cuda2npu.export.spec import Finding, Input
+from cuda2npu.running.source import digest
 
 _SHOWN = 8
 _NO_OUTPUT = Finding(
@@ -24,6 +25,17 @@ _ANOTHER = "the exporter wrote what ONNX forbids: another exporter or opset may 
 def read(path: Path) -> Any:
     """The model without its weights where they lie in files of their own."""
     return onnx.load(path, load_external_data=False)
+
+
+def digests(path: Path) -> dict[Path, str]:
+    """Of the file, and of those beside it that hold its weights."""
+    weights = {
+        entry.value
+        for tensor in read(path).graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return {each: digest(each) for each in [path, *(path.parent / name for name in weights)]}
 
 
 def opset(model: Any) -> int:
