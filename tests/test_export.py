@@ -83,6 +83,9 @@ class Sized(nn.Module):
     def __init__(self, width):
         super().__init__()
 
+def leaves():
+    raise SystemExit(0)
+
 def words():
     ids = torch.randint(0, 10, (2, 6))
     return Words(), {"ids": ids, "mask": torch.ones(2, 6), "scale": torch.tensor(2.0)}
@@ -158,6 +161,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "never.py").write_text("print(1)\n")
     (path / "fails.py").write_text("def go():\n    raise ValueError('no weights')\n\ngo()\n")
     (path / "sleeps.py").write_text("import time\ntime.sleep(600)\n")
+    (path / "linked.onnx").symlink_to("nets.py")
+    os.mkfifo(path / "piped.atc.sh")
     (path / "bin").mkdir()
     atc = path / "bin" / "atc"
     atc.write_text(
@@ -338,6 +343,9 @@ CASES = {
         exporter="trace",
         dynamic=("batch",),
     ),
+    "leaves": Spec("nets:leaves"),
+    "old": Spec("nets:Mean", output="old.onnx", inputs=("2x6",), opset=7),
+    "new": Spec("nets:Mean", output="new.onnx", inputs=("2x6",), opset=99),
     "silent": Spec("nets:Silent", output="silent.onnx", inputs=("2x6",)),
     "number": Spec("nets:number"),
     "no inputs": Spec("nets:Conv"),
@@ -374,6 +382,8 @@ def results(folder: Path) -> dict[str, Result]:
         ("no axis", "--dynamic x: is no input; there are image"),
         ("short", "--dynamic image:7: image has 4 axes"),
         ("class", "missing 1 required positional argument: 'width'"),
+        ("leaves", "nets:leaves: ends the process with code 0, before it gives a module"),
+        ("new", "--opset 99: this onnx knows the opsets up to"),
         ("missing", "nets.py:Missing: nets.py has no Missing"),
         ("no file", "none.py: no such file"),
         ("nowhere", "nowhere: no such module"),
@@ -430,6 +440,17 @@ def test_a_wrong_scale_of_small_values(results: dict[str, Result]) -> None:
     assert row.reasons == ("relative error 1 > 0.0141",)
 
 
+def test_an_opset_that_the_exporter_does_not_write(results: dict[str, Result]) -> None:
+    (exported,) = results["old"].exports
+    (finding,) = exported.findings
+    assert finding.name == "other-opset"
+    assert finding.message == f"the exporter wrote opset {exported.opset}, not 7"
+
+
+def test_the_line_where_a_process_is_left(results: dict[str, Result]) -> None:
+    assert results["leaves"].traceback.endswith("in leaves\n    raise SystemExit(0)")
+
+
 def test_a_module_that_returns_nothing(results: dict[str, Result]) -> None:
     (exported,) = results["silent"].exports
     assert [each.name for each in exported.findings] == ["no-output"]
@@ -446,9 +467,15 @@ def test_a_module_that_returns_nothing(results: dict[str, Result]) -> None:
         (("nets:Conv", "--inputs", "a,b"), "--inputs a,b: is no input"),
         (("nets:Conv", "-o", "missing/a.onnx"), "--output missing/a.onnx: there is no folder"),
         (("nets:Conv", "--compile"), "nothing is compiled: atc of CANN is not on PATH"),
-        (("never.py", "-o", "a.onnx"), "--output is for a callable"),
-        (("never.py", "--inputs", "1x3"), "is a script, whose own calls say the inputs"),
+        (
+            "never.py -o a.onnx --inputs 1x3 --opset 11 --exporter trace --seed 1".split(),
+            "for a callable alone: --opset, --exporter, --seed, --output, --inputs",
+        ),
         (("never.py", "--opset", "3"), "--opset"),
+        (("nets:words", "--", "--flag"), "a callable is given no arguments"),
+        (("nets.py:words", "-o", "nets.py"), "--output nets.py: the name has to end in .onnx"),
+        (("nets.py:words", "-o", "linked.onnx"), "linked.onnx: is a link to"),
+        (("nets.py:words", "-o", "piped.onnx"), "piped.atc.sh: is no file, but a device"),
     ],
 )
 def test_bad_input_is_2(folder: Path, arguments: tuple[str, ...], message: str) -> None:

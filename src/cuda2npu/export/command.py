@@ -136,8 +136,6 @@ def _check_target(spec: Spec) -> None:
         if not path.is_file():
             hint = "" if path.suffix == ".py" else "; a callable is written module:callable"
             raise UsageError(f"{spec.target}: no such file{hint}")
-        if spec.output:
-            raise UsageError("--output is for a callable: a script names its own file")
         return
     path = Path(spec.output)
     source = Path(spec.target.rpartition(":")[0])
