@@ -343,6 +343,7 @@ CASES = {
         exporter="trace",
         dynamic=("batch",),
     ),
+    "fixed": Spec("nets:Mean", output="fixed.onnx", inputs=("2x6",), exporter="trace"),
     "leaves": Spec("nets:leaves"),
     "old": Spec("nets:Mean", output="old.onnx", inputs=("2x6",), opset=7),
     "new": Spec("nets:Mean", output="new.onnx", inputs=("2x6",), opset=99),
@@ -382,7 +383,7 @@ def results(folder: Path) -> dict[str, Result]:
         ("no axis", "--dynamic x: is no input; there are image"),
         ("short", "--dynamic image:7: image has 4 axes"),
         ("class", "missing 1 required positional argument: 'width'"),
-        ("leaves", "nets:leaves: ends the process with code 0, before it gives a module"),
+        ("leaves", "nets:leaves: ends the process with code 0, before there is a module"),
         ("new", "--opset 99: this onnx knows the opsets up to"),
         ("missing", "nets.py:Missing: nets.py has no Missing"),
         ("no file", "none.py: no such file"),
@@ -426,6 +427,10 @@ def test_a_trace_that_keeps_one_way_is_never_good(
     assert finding.name == "one-way"
     assert "nets.py:" in finding.message
     assert Report("nets", results[case]).code == 1
+
+
+def test_a_length_is_a_constant_where_all_sizes_are_fixed(results: dict[str, Result]) -> None:
+    assert Report("nets", results["fixed"]).verdict == "good"
 
 
 def test_every_listed_size_is_compared(results: dict[str, Result]) -> None:

@@ -173,6 +173,7 @@ def test_what_is_written_about_shapes() -> None:
         (axis, "x:first", "is no axis; write x:0=batch"),
         (lambda text: sizes([text]), "batch", "write batch=1,2,4,8 or batch=1~16"),
         (lambda text: sizes([text]), "batch=9~3", "a range ends above its start"),
+        (lambda text: sizes(["batch=4", text]), "batch=8", "batch is given twice"),
         (lambda text: sizes([text]), "batch=0,3", "sizes begin at 1"),
     ],
 )

@@ -69,6 +69,8 @@ def drawn_call(module: Any, given: Sequence[Drawn], seed: int) -> Call:
     kwargs: dict[str, torch.Tensor] = {}
     for each in given:
         tensor = draw(each, generator)
+        if each.name in kwargs:
+            raise UsageError(f"--inputs {each.name}: is given twice")
         if each.name:
             kwargs[each.name] = tensor
         else:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda2npu.export.failure import own_lines, told
-from cuda2npu.export.spec import DYNAMO, FORMS, RESULT, SPEC, TRACE, Exported, Finding, Result, Spec
+from cuda2npu.export.spec import DYNAMO, RESULT, SPEC, TRACE, Exported, Finding, Result, Spec
 from cuda2npu.model import UsageError
 from cuda2npu.running.program import environment_of, execute
 from cuda2npu.smoke.child import hide
@@ -49,7 +49,7 @@ def _left(leave: SystemExit, spec: Spec) -> str:
     code = leave.code
     how = f"with code {code or 0}" if isinstance(code, (int, type(None))) else f"and says: {code}"
     if not spec.is_script:
-        return f"{spec.target}: ends the process {how}, before it gives {FORMS}"
+        return f"{spec.target}: ends the process {how}, before there is a module to export"
     return f"the script ended {how}" if code not in (None, 0) else ""
 
 

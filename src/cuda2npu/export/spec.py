@@ -15,8 +15,6 @@ DYNAMO, TRACE = "dynamo", "trace"
 """The exporters of torch: by torch.export, and by running the module once (TorchScript)."""
 EXPORTERS = (DYNAMO, TRACE)
 DEVICES = ("cpu", "npu")
-FORMS = "a module, a class of one, or a function without arguments that returns (module, inputs)"
-"""What a callable target may be."""
 
 OK, DIFFERS = "ok", "differs"
 CHANGED = "changed"

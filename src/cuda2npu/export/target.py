@@ -8,10 +8,12 @@ from typing import Any
 import torch
 
 from cuda2npu.export.arguments import Call, drawn_call
-from cuda2npu.export.spec import FORMS, Spec
+from cuda2npu.export.spec import Spec
 from cuda2npu.model import UsageError
 from cuda2npu.running.inputs import drawn
 from cuda2npu.running.named import named
+
+FORMS = "a module, a class of one, or a function without arguments that returns (module, inputs)"
 
 
 def load(spec: Spec) -> Call:
