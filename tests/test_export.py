@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from needs import needs
 
+from cuda2npu.export.report import Report
 from cuda2npu.export.spec import RESULT, SPEC, Result, Spec
 
 pytestmark = needs("torch", "torch_npu", "onnx", "onnxscript", "onnxruntime")
@@ -46,6 +47,34 @@ class Fork(nn.Module):
             return x * 2
         return x * 3
 
+class Total(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(5, 4)
+
+    def forward(self, ids):
+        if int(ids.sum()) > 100:
+            return self.embed(ids)
+        return self.embed(ids) * 2
+
+class Clipped(nn.Module):
+    def forward(self, x):
+        if x.abs().max() > 5:
+            return x * 100
+        return x * 2
+
+class Eighth(nn.Module):
+    def forward(self, x):
+        return x * 3 if x.shape[0] == 8 else x
+
+class Mean(nn.Module):
+    def forward(self, x):
+        return x / float(len(x)) / 1e4
+
+class Silent(nn.Module):
+    def forward(self, x):
+        return None
+
 class Noise(nn.Module):
     def forward(self, x):
         return x + torch.rand_like(x)
@@ -53,6 +82,9 @@ class Noise(nn.Module):
 class Sized(nn.Module):
     def __init__(self, width):
         super().__init__()
+
+def leaves():
+    raise SystemExit(0)
 
 def words():
     ids = torch.randint(0, 10, (2, 6))
@@ -65,7 +97,7 @@ number = 3
 """
 
 SCRIPT = """
-import io, sys, warnings
+import io, os, sys, warnings
 import torch
 from torch.onnx import export
 import nets
@@ -100,6 +132,17 @@ export(
     Times(), (*arguments, {"times": torch.ones(2)}), "last.onnx", opset_version=13, dynamo=False,
     input_names=["a", "b", "c"],
 )
+def small(name, size):
+    torch.onnx.export(
+        torch.nn.Linear(size, 2), (torch.ones(1, size),), name, dynamo=False, opset_version=13
+    )
+
+small("twice.onnx", 3)
+small("twice.onnx", 4)
+small("junk.onnx", 3)
+open("junk.onnx", "w").write("junk")
+small("gone.onnx", 3)
+os.remove("gone.onnx")
 memory = io.BytesIO()
 with warnings.catch_warnings():
     warnings.simplefilter("error", UserWarning)
@@ -118,6 +161,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "never.py").write_text("print(1)\n")
     (path / "fails.py").write_text("def go():\n    raise ValueError('no weights')\n\ngo()\n")
     (path / "sleeps.py").write_text("import time\ntime.sleep(600)\n")
+    (path / "linked.onnx").symlink_to("nets.py")
+    os.mkfifo(path / "piped.atc.sh")
     (path / "bin").mkdir()
     atc = path / "bin" / "atc"
     atc.write_text(
@@ -150,6 +195,9 @@ def script(folder: Path) -> dict[str, dict[str, Any]]:
     return {Path(each["file"]).name: each for each in report["exports"]}
 
 
+FIXED = dict.fromkeys(["example", "other values", "large values", "small values"], "ok")
+
+
 def statuses(export: dict[str, Any]) -> dict[str, str]:
     return {row["case"]: row["status"] for row in export["rows"]}
 
@@ -161,7 +209,7 @@ def test_a_script_exports_as_it_does_alone(script: dict[str, Any], folder: Path)
     assert traced["inputs"] == [
         {"name": "img", "dtype": "float", "shape": ["batch", 3, 8, 8], "example": [1, 3, 8, 8]}
     ]
-    assert statuses(traced) == {"example": "ok", "other values": "ok", "batch=2": "ok"}
+    assert statuses(traced) == {**FIXED, "batch=2": "ok"}
     assert not traced["findings"]
     assert traced["place"].startswith(f"{folder / 'script.py'}:")
     commands = Path(traced["script"]).read_text()
@@ -172,7 +220,7 @@ def test_a_script_exports_as_it_does_alone(script: dict[str, Any], folder: Path)
 def test_a_program_that_is_saved_later(script: dict[str, Any]) -> None:
     saved = script["saved.onnx"]
     assert (saved["exporter"], saved["opset"]) == ("dynamo", 20)
-    assert statuses(saved) == {"example": "ok", "other values": "ok", "batch=2": "ok"}
+    assert statuses(saved) == {**FIXED, "batch=2": "ok"}
     names = {each["name"]: each for each in saved["findings"]}
     assert "Gelu" in names["operator"]["message"]
     assert "opset_version=18" in names["opset"]["advice"]
@@ -180,22 +228,39 @@ def test_a_program_that_is_saved_later(script: dict[str, Any]) -> None:
 
 def test_a_size_that_is_baked_in(script: dict[str, Any]) -> None:
     baked = script["baked.onnx"]
-    assert statuses(baked) == {"example": "ok", "other values": "ok", "n=4": "differs"}
+    assert statuses(baked) == {**FIXED, "n=4": "differs"}
     (row,) = (row for row in baked["rows"] if row["status"] == "differs")
     assert row["reasons"] == ["shape [4, 12] → [2, 24]"]
-    assert "script.py:19: the trace keeps one way" in baked["notes"][0]
+    assert "script.py:19: the trace keeps one way" in baked["findings"][0]["message"]
 
 
 def test_an_export_to_memory(script: dict[str, Any]) -> None:
     memory = script[""]
-    assert statuses(memory) == {"example": "ok", "other values": "ok"}
+    assert statuses(memory) == FIXED
     assert memory["script"] is None
     assert [each["name"] for each in memory["findings"]] == ["export-type"]
 
 
+@pytest.mark.parametrize("name", ["junk.onnx", "gone.onnx"])
+def test_a_file_that_the_script_changes(
+    script: dict[str, dict[str, Any]], folder: Path, name: str
+) -> None:
+    assert [each["name"] for each in script[name]["findings"]] == ["changed"]
+    assert script[name]["script"] is None
+    assert not (folder / name).with_suffix(".atc.sh").exists()
+
+
+def test_a_file_that_is_exported_twice(script: dict[str, dict[str, Any]], folder: Path) -> None:
+    assert not script["twice.onnx"]["findings"]
+    commands = (folder / "twice.atc.sh").read_text()
+    assert ":1,4 " in commands
+    assert "# DIFFERS" not in commands
+    assert "# DIFFERS from its module: n=4, " in (folder / "baked.atc.sh").read_text()
+
+
 def test_modules_and_arguments_of_all_kinds(script: dict[str, Any]) -> None:
     for name in ("jit.onnx", "last.onnx"):
-        assert statuses(script[name]) == {"example": "ok", "other values": "ok"}
+        assert statuses(script[name]) == FIXED
         assert not script[name]["findings"]
     (finding,) = script["number.onnx"]["findings"]
     assert finding["name"] == "not-compared"
@@ -210,7 +275,7 @@ def test_a_callable_with_two_dynamic_axes(folder: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ids int64[batch, seq], mask float[batch, seq], scale float[]" in done.stdout
-    assert done.stdout.count(" ok") == 6, "two outputs in three cases"
+    assert done.stdout.count(" ok") == 14, "two outputs in seven cases"
     assert "batch=4, seq=9" in done.stdout
     assert f"atc {folder / 'words.om'}" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("good: worst max abs")
@@ -232,7 +297,7 @@ def test_a_branch_on_values(folder: Path) -> None:
     assert traced.returncode == 1
     assert "differs fork.onnx: other values, 2: max abs 1 > 0.001" in traced.stdout
     line = NETS.splitlines().index("        if x.sum() > 0:") + 1
-    assert f"note fork.onnx: nets.py:{line}: the trace keeps one way" in traced.stdout
+    assert f"finding fork.onnx: one-way: nets.py:{line}: the trace keeps one way" in traced.stdout
 
 
 @pytest.fixture(scope="module")
@@ -261,6 +326,28 @@ def test_atc_that_refuses(on_npu: subprocess.CompletedProcess[str]) -> None:
 CASES = {
     "branch": Spec("nets:fork", output="branch.onnx"),
     "noise": Spec("nets:Noise", output="noise.onnx", inputs=("2x3",), exporter="trace"),
+    "total": Spec("nets:Total", output="total.onnx", inputs=("2x6:int64:5",), exporter="trace"),
+    "clipped": Spec("nets:Clipped", output="clipped.onnx", inputs=("2x6",), exporter="trace"),
+    "eighth": Spec(
+        "nets:Eighth",
+        output="eighth.onnx",
+        inputs=("2x6",),
+        exporter="trace",
+        dynamic=("batch",),
+        sizes=("batch=1,2,8",),
+    ),
+    "mean": Spec(
+        "nets:Mean",
+        output="mean.onnx",
+        inputs=("2x6",),
+        exporter="trace",
+        dynamic=("batch",),
+    ),
+    "fixed": Spec("nets:Mean", output="fixed.onnx", inputs=("2x6",), exporter="trace"),
+    "leaves": Spec("nets:leaves"),
+    "old": Spec("nets:Mean", output="old.onnx", inputs=("2x6",), opset=7),
+    "new": Spec("nets:Mean", output="new.onnx", inputs=("2x6",), opset=99),
+    "silent": Spec("nets:Silent", output="silent.onnx", inputs=("2x6",)),
     "number": Spec("nets:number"),
     "no inputs": Spec("nets:Conv"),
     "too many": Spec("nets:Conv", inputs=("1x3", "1x3"), output="many.onnx"),
@@ -296,6 +383,8 @@ def results(folder: Path) -> dict[str, Result]:
         ("no axis", "--dynamic x: is no input; there are image"),
         ("short", "--dynamic image:7: image has 4 axes"),
         ("class", "missing 1 required positional argument: 'width'"),
+        ("leaves", "nets:leaves: ends the process with code 0, before there is a module"),
+        ("new", "--opset 99: this onnx knows the opsets up to"),
         ("missing", "nets.py:Missing: nets.py has no Missing"),
         ("no file", "none.py: no such file"),
         ("nowhere", "nowhere: no such module"),
@@ -321,6 +410,58 @@ def test_random_numbers_are_told_of(results: dict[str, Result]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("case", "differing"),
+    [
+        ("total", []),  # within the range of an embedding nothing goes the other way
+        ("clipped", ["large values"]),
+        ("eighth", ["batch=8"]),
+        ("mean", ["batch=4"]),
+    ],
+)
+def test_a_trace_that_keeps_one_way_is_never_good(
+    results: dict[str, Result], case: str, differing: list[str]
+) -> None:
+    (exported,) = results[case].exports
+    assert [row.case for row in exported.rows if row.reasons] == differing
+    (finding,) = exported.findings
+    assert finding.name == "one-way"
+    assert "nets.py:" in finding.message
+    assert Report("nets", results[case]).code == 1
+
+
+def test_a_length_is_a_constant_where_all_sizes_are_fixed(results: dict[str, Result]) -> None:
+    assert Report("nets", results["fixed"]).verdict == "good"
+
+
+def test_every_listed_size_is_compared(results: dict[str, Result]) -> None:
+    (exported,) = results["eighth"].exports
+    assert [row.case for row in exported.rows if "=" in row.case] == ["batch=1", "batch=8"]
+
+
+def test_a_wrong_scale_of_small_values(results: dict[str, Result]) -> None:
+    (exported,) = results["mean"].exports
+    row = exported.rows[-1]
+    assert row.relative == pytest.approx(1)
+    assert row.reasons == ("relative error 1 > 0.0141",)
+
+
+def test_an_opset_that_the_exporter_does_not_write(results: dict[str, Result]) -> None:
+    (exported,) = results["old"].exports
+    (finding,) = exported.findings
+    assert finding.name == "other-opset"
+    assert finding.message == f"the exporter wrote opset {exported.opset}, not 7"
+
+
+def test_the_line_where_a_process_is_left(results: dict[str, Result]) -> None:
+    assert results["leaves"].traceback.endswith("in leaves\n    raise SystemExit(0)")
+
+
+def test_a_module_that_returns_nothing(results: dict[str, Result]) -> None:
+    (exported,) = results["silent"].exports
+    assert [each.name for each in exported.findings] == ["no-output"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("missing.py",), "missing.py: no such file"),
@@ -331,9 +472,15 @@ def test_random_numbers_are_told_of(results: dict[str, Result]) -> None:
         (("nets:Conv", "--inputs", "a,b"), "--inputs a,b: is no input"),
         (("nets:Conv", "-o", "missing/a.onnx"), "--output missing/a.onnx: there is no folder"),
         (("nets:Conv", "--compile"), "nothing is compiled: atc of CANN is not on PATH"),
-        (("never.py", "-o", "a.onnx"), "--output is for a callable"),
-        (("never.py", "--inputs", "1x3"), "is a script, whose own calls say the inputs"),
+        (
+            "never.py -o a.onnx --inputs 1x3 --opset 11 --exporter trace --seed 1".split(),
+            "for a callable alone: --opset, --exporter, --seed, --output, --inputs",
+        ),
         (("never.py", "--opset", "3"), "--opset"),
+        (("nets:words", "--", "--flag"), "a callable is given no arguments"),
+        (("nets.py:words", "-o", "nets.py"), "--output nets.py: the name has to end in .onnx"),
+        (("nets.py:words", "-o", "linked.onnx"), "linked.onnx: is a link to"),
+        (("nets.py:words", "-o", "piped.onnx"), "piped.atc.sh: is no file, but a device"),
     ],
 )
 def test_bad_input_is_2(folder: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -167,9 +167,13 @@ def test_what_is_written_about_shapes() -> None:
         (drawn, "3,224", "is no input; write 1x3x224x224:float32"),
         (drawn, "1x3:float99", "float99 is none of float32"),
         (drawn, "0x3", "a size is 0"),
+        (drawn, "8x3:int64:0", "whole numbers of int64 end at 1 to"),
+        (drawn, "8x3:int8:129", "whole numbers of int8 end at 1 to 128"),
+        (drawn, "8x32:float32:10", ":10 is the end of whole numbers, which float32 has none of"),
         (axis, "x:first", "is no axis; write x:0=batch"),
         (lambda text: sizes([text]), "batch", "write batch=1,2,4,8 or batch=1~16"),
         (lambda text: sizes([text]), "batch=9~3", "a range ends above its start"),
+        (lambda text: sizes(["batch=4", text]), "batch=8", "batch is given twice"),
         (lambda text: sizes([text]), "batch=0,3", "sizes begin at 1"),
     ],
 )

@@ -152,6 +152,7 @@ METHOD_WORDS = ("Tensor.cuda", "Module.cuda")
 FORK_WORDS = ("fork_rng",)
 ONNX_WORDS = ("bind_input", "bind_output", "bind_ortvalue", "ortvalue_from_")
 EXPORT_WORDS = ("onnx.export(", "onnx.utils.export(")
+DYNAMO_EXPORT_WORDS = ("dynamo_export(",)
 OPSET_WORDS = ("opset_version",)
 ATEN_WORDS = ("ONNX_ATEN", "ONNX_FALLTHROUGH")
 GETATTR_WORDS = ('"cuda"', "'cuda'")
@@ -199,6 +200,7 @@ WORDS: tuple[str, ...] = tuple(
             *FORK_WORDS,
             *ONNX_WORDS,
             *EXPORT_WORDS,
+            *DYNAMO_EXPORT_WORDS,
             *OPSET_WORDS,
             *ATEN_WORDS,
             *NPU_WORDS,

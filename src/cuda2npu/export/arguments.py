@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,6 +32,9 @@ class Call(NamedTuple):
 
         args, kwargs = pytree.tree_map(leaf, (self.args, self.kwargs))
         return Call(self.module, args, kwargs)
+
+    def copy(self) -> Call:
+        return self.with_tensors(lambda tensor: tensor)
 
     def parameters(self) -> dict[str, Any]:
         """The arguments by the names of the parameters, in the order of the signature.
@@ -65,6 +69,8 @@ def drawn_call(module: Any, given: Sequence[Drawn], seed: int) -> Call:
     kwargs: dict[str, torch.Tensor] = {}
     for each in given:
         tensor = draw(each, generator)
+        if each.name in kwargs:
+            raise UsageError(f"--inputs {each.name}: is given twice")
         if each.name:
             kwargs[each.name] = tensor
         else:
@@ -119,3 +125,24 @@ def other_values(tensor: torch.Tensor) -> torch.Tensor:
     order = torch.randperm(tensor.numel(), generator=torch.Generator().manual_seed(1))
     mixed = tensor.reshape(-1)[order.to(tensor.device)].reshape(tensor.shape)
     return -mixed if tensor.is_floating_point() else mixed
+
+
+def drawn_values(tensor: torch.Tensor, scale: float) -> torch.Tensor:
+    """New values: whole numbers within the range of the tensor's, as they may be indices.
+
+    Those of floating point spread ``scale`` times as far as the tensor's reach; a tensor that
+    holds infinite values, as a mask does, keeps its own.
+    """
+    if not tensor.numel() or tensor.is_complex():
+        return tensor
+    generator = torch.Generator().manual_seed(2)
+    if tensor.is_floating_point():
+        reach = float(tensor.abs().max()) or 1.0
+        if not math.isfinite(reach):
+            return tensor
+        values = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+        return (values * reach * scale).to(tensor)
+    lowest, highest = int(tensor.min()), int(tensor.max())
+    if highest == torch.iinfo(torch.int64).max:  # the end of a range is not in it
+        return tensor
+    return torch.randint(lowest, highest + 1, tensor.shape, generator=generator).to(tensor)

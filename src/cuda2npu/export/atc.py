@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import PurePath
@@ -167,7 +167,7 @@ _SCRIPT = """\
 #!/bin/bash
 # Compiles the model beside it for an Ascend NPU; with the argument aoe, run on that NPU, tunes it
 # there, which can take hours.
-set -eu
+{faults}set -eu
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
 
 tool=${{1:-atc}}
@@ -205,9 +205,20 @@ def script(exported: Exported, build: Build) -> str:
     """A shell script that runs either command beside the model."""
     asked = [] if build.soc else [_ASKS]
     return _SCRIPT.format(
+        faults="".join(f"# {' '.join(text.split())}\n" for text in _faults(exported)),
         atc=_lines([*map(_quoted, atc(exported, build)), *asked]),
         aoe=_lines(list(map(_quoted, aoe(exported, build)))),
     )
+
+
+def _faults(exported: Exported) -> Iterator[str]:
+    """What whoever finds the script beside the model has to know of it."""
+    for row in exported.rows:
+        if row.reasons:
+            reasons = "; ".join(row.reasons)
+            yield f"DIFFERS from its module: {row.case}, {row.output}: {reasons}"
+    for each in exported.findings:
+        yield f"FINDING {each.name}: {each.message}"
 
 
 def _quoted(word: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda2npu.export.failure import own_lines, told
-from cuda2npu.export.spec import DYNAMO, RESULT, SPEC, Exported, Result, Spec
+from cuda2npu.export.spec import DYNAMO, RESULT, SPEC, TRACE, Exported, Finding, Result, Spec
 from cuda2npu.model import UsageError
 from cuda2npu.running.program import environment_of, execute
 from cuda2npu.smoke.child import hide
@@ -32,9 +32,9 @@ def main(folder: str) -> None:
     except UsageError as error:
         result.error = str(error)
     except SystemExit as leave:
-        if leave.code not in (None, 0):
-            result.error = f"the script ended with code {leave.code}"
-    except Exception as error:
+        result.error = _left(leave, spec)
+        result.traceback = own_lines(leave) if result.error else ""
+    except BaseException as error:
         result.error, result.traceback = told(error), own_lines(error)
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -42,6 +42,15 @@ def main(folder: str) -> None:
     result.write(Path(folder, RESULT))
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def _left(leave: SystemExit, spec: Spec) -> str:
+    """What is wrong with a call of sys.exit; nothing when a script ends by it as it should."""
+    code = leave.code
+    how = f"with code {code or 0}" if isinstance(code, (int, type(None))) else f"and says: {code}"
+    if not spec.is_script:
+        return f"{spec.target}: ends the process {how}, before there is a module to export"
+    return f"the script ended {how}" if code not in (None, 0) else ""
 
 
 def _script(spec: Spec, result: Result) -> None:
@@ -59,9 +68,10 @@ def _script(spec: Spec, result: Result) -> None:
 def _callable(spec: Spec, result: Result) -> None:
     import torch
 
-    from cuda2npu.export.examine import branches_noted, examine
+    from cuda2npu.export.examine import branches_found, examine
     from cuda2npu.export.target import load
 
+    _check_opset(spec.opset)
     torch.manual_seed(spec.seed)
     call = load(spec)
     call.module.eval()
@@ -70,14 +80,32 @@ def _callable(spec: Spec, result: Result) -> None:
         call = call.with_tensors(lambda tensor: tensor.to("npu"))
     exported = Exported(str(Path(spec.output).resolve()), spec.exporter)
     path = Path(exported.file)
-    with branches_noted(exported):
+    with branches_found(exported):
         _export(torch, call, Path(spec.staging, path.name), spec)
     for made in sorted(Path(spec.staging).iterdir(), reverse=True):  # its weights first
         made.replace(path.parent / made.name)
     result.exports.append(exported)
     examine(exported, path, call, spec)
     if exported.opset != spec.opset:
-        exported.notes.append(f"the exporter wrote opset {exported.opset}, not {spec.opset}")
+        exported.findings.append(_other_opset(exported.opset, spec))
+
+
+def _check_opset(number: int) -> None:
+    from onnx.defs import onnx_opset_version
+
+    if number > onnx_opset_version():
+        raise UsageError(
+            f"--opset {number}: this onnx knows the opsets up to {onnx_opset_version()}"
+        )
+
+
+def _other_opset(written: int, spec: Spec) -> Finding:
+    other = "" if spec.exporter == TRACE else ", or --exporter trace, which writes older ones"
+    return Finding(
+        "other-opset",
+        f"the exporter wrote opset {written}, not {spec.opset}",
+        f"ask for --opset {written}{other}",
+    )
 
 
 def _export(torch: Any, call: Any, path: Path, spec: Spec) -> None:

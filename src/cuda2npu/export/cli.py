@@ -10,7 +10,7 @@ import typer
 
 from cuda2npu.model import UsageError
 from cuda2npu.report import Output
-from cuda2npu.smoke.cli import Arguments, Cosine, MaxAbs, Seed, Timeout
+from cuda2npu.smoke.cli import Arguments, Cosine, MaxAbs, Timeout
 
 if TYPE_CHECKING:
     from cuda2npu.export.atc import Build
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ERROR = 2
 _FILE = "model.onnx"
+_OPSET = 18
 
 Target = Annotated[
     str,
@@ -38,9 +39,14 @@ SizesOf = Annotated[
     list[str] | None,
     typer.Option("--sizes", metavar="LIST", help="Of a dynamic axis: batch=1,2,4 or batch=1~16."),
 ]
-Opset = Annotated[int, typer.Option(metavar="N", min=7, help="Of the file; ATC knows 8 to 18.")]
+Opset = Annotated[
+    int | None, typer.Option(metavar="N", min=7, help=f"Of the file; {_OPSET}. ATC knows 8 to 18.")
+]
 Exporter = Annotated[
-    str, typer.Option(metavar="NAME", help="dynamo (torch.export) or trace (TorchScript).")
+    str | None, typer.Option(metavar="NAME", help="dynamo (torch.export; default) or trace.")
+]
+Seed = Annotated[
+    int | None, typer.Option(metavar="N", help="Of the random draws of a callable; 0.")
 ]
 File = Annotated[
     Path | None,
@@ -68,8 +74,8 @@ def export(
     inputs: Inputs = None,
     dynamic: Dynamic = None,
     sizes: SizesOf = None,
-    opset: Opset = 18,
-    exporter: Exporter = "dynamo",
+    opset: Opset = None,
+    exporter: Exporter = None,
     output: File = None,
     device: Device = "cpu",
     soc: Soc = None,
@@ -80,7 +86,7 @@ def export(
     cosine: Cosine = 0.9999,
     max_abs: MaxAbs = 1e-3,
     timeout: Timeout = 600.0,
-    seed: Seed = 0,
+    seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
     """Export a module to ONNX, compare the file with it, and write the commands for atc and aoe.
@@ -98,18 +104,32 @@ def export(
         inputs=tuple(inputs or ()),
         dynamic=tuple(dynamic or ()),
         sizes=tuple(sizes or ()),
-        opset=opset,
-        exporter=exporter,
-        seed=seed,
+        opset=_OPSET if opset is None else opset,
+        exporter=exporter or "dynamo",
+        seed=seed or 0,
         cosine=cosine,
         max_abs=max_abs,
     )
+    own = {"opset": opset, "exporter": exporter, "seed": seed, "output": output}
     try:
+        _check_kind(spec, **own, inputs=inputs, dynamic=dynamic)
         build = _build(spec, soc, precision, job_type)
     except UsageError as error:
         Output(sys.stderr).write(f"error: {error}\n")
         raise typer.Exit(ERROR) from None
     raise typer.Exit(run_export(Request(spec, build, timeout, compile, tune), as_json))
+
+
+def _check_kind(spec: Spec, **own: object) -> None:
+    """Raise UsageError for what would go unheard: ``own`` are the options of callables."""
+    given = [f"--{name}" for name, value in own.items() if value is not None]
+    if spec.is_script and given:
+        raise UsageError(
+            f"{spec.target}: is a script, whose own calls say what is exported and how; for a "
+            f"callable alone: {', '.join(given)}"
+        )
+    if spec.arguments and not spec.is_script:
+        raise UsageError(f"{spec.target}: a callable is given no arguments, and -- has some")
 
 
 def _build(spec: Spec, soc: str | None, precision: str, job: int) -> Build:
@@ -123,11 +143,6 @@ def _build(spec: Spec, soc: str | None, precision: str, job: int) -> Build:
         raise UsageError(f"--device {spec.device}: is neither {' nor '.join(DEVICES)}")
     if spec.exporter not in EXPORTERS:
         raise UsageError(f"--exporter {spec.exporter}: is neither {' nor '.join(EXPORTERS)}")
-    if spec.is_script and (spec.inputs or spec.dynamic):
-        raise UsageError(
-            f"{spec.target}: is a script, whose own calls say the inputs and dynamic axes; "
-            "--inputs and --dynamic are for module:callable"
-        )
     for text in spec.inputs:
         drawn(text)
     for text in spec.dynamic:

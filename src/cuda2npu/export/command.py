@@ -15,6 +15,7 @@ from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from cuda2npu.export import atc
 from cuda2npu.export.child import BOOTSTRAP
@@ -22,6 +23,7 @@ from cuda2npu.export.report import Compiled, Report, as_data, short, show
 from cuda2npu.export.spec import OUTPUT, RESULT, SPEC, Exported, Result, Spec
 from cuda2npu.model import UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
+from cuda2npu.report.output_file import check_output
 from cuda2npu.running.devices import has_npu
 from cuda2npu.running.process import Ended, run_command, signals_stop
 from cuda2npu.running.workspace import workspace
@@ -55,7 +57,7 @@ class Request:
 
 def run_export(request: Request, as_json: bool) -> int:
     """Export, print what came of it; the exit code."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, emoji=False)
     try:
         with signals_stop():
             report = _shown(request, errors)
@@ -78,13 +80,14 @@ def _shown(request: Request, errors: Console) -> Report:
     if not errors.is_terminal:
         return export(request, lambda _: None)
     with errors.status("exporting") as status:
-        return export(request, status.update)
+        return export(request, lambda text: status.update(Text(text)))
 
 
 def _text(report: Report) -> str:
     text = StringIO()
-    width = max(Console().width, _NARROWEST)
-    show(report, Console(file=text, force_terminal=Console().is_terminal, width=width))
+    terminal = Console(emoji=False)
+    width = max(terminal.width, _NARROWEST)
+    show(report, Console(file=text, emoji=False, force_terminal=terminal.is_terminal, width=width))
     return text.getvalue()
 
 
@@ -119,7 +122,7 @@ def export(request: Request, tell: Tell = lambda _: None) -> Report:
             report.result.error = f"{request.spec.target} never calls torch.onnx.export"
         _check_sizes(request, report.result)
         for exported in report.result.exports:
-            if exported.file:
+            if exported.file and not exported.changed:
                 _command_lines(exported, request, report)
         if not report.result.error:
             _compile(request, report, folder, tell)
@@ -133,14 +136,16 @@ def _check_target(spec: Spec) -> None:
         if not path.is_file():
             hint = "" if path.suffix == ".py" else "; a callable is written module:callable"
             raise UsageError(f"{spec.target}: no such file{hint}")
-        if spec.output:
-            raise UsageError("--output is for a callable: a script names its own file")
         return
-    folder = Path(spec.output).resolve().parent
-    if not folder.is_dir():
-        raise UsageError(f"--output {spec.output}: there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise UsageError(f"--output {spec.output}: {folder} cannot be written to")
+    path = Path(spec.output)
+    source = Path(spec.target.rpartition(":")[0])
+    check_output("--output", path, (".onnx",), (source,))
+    check_output("--output", path.with_name(f"{path.name}.data"), (".data",))
+    check_output("--output", _script_beside(path), (".sh",))
+
+
+def _script_beside(model: Path) -> Path:
+    return model.with_suffix(".atc.sh")
 
 
 @contextmanager
@@ -195,7 +200,8 @@ def _check_sizes(request: Request, result: Result) -> None:
 
 
 def _command_lines(exported: Exported, request: Request, report: Report) -> None:
-    path = Path(exported.file).with_suffix(".atc.sh")
+    path = _script_beside(Path(exported.file))
+    check_output("commands for atc and aoe", path, (".sh",))
     text = atc.script(exported, request.build)
     try:
         with temporary(path.parent) as name:
@@ -211,6 +217,10 @@ def _compile(request: Request, report: Report, folder: Path, tell: Tell) -> None
     reason = _cannot_compile(request)
     if not reason and any(each.differs for each in report.result.exports):
         reason = "the file computes something else than the module"
+    if not report.scripts:
+        if request.compile or request.tune:
+            report.compiled.append(Compiled("atc", "", "there is no file to compile"))
+        return
     if reason:
         report.notes.append(f"not compiled: {reason}")
         return

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from cuda2npu.export.arguments import Call, other_values, resized
-from cuda2npu.export.shapes import Sizes
-from cuda2npu.export.spec import DIFFERS, OK, Input, Row
+from cuda2npu.export.arguments import Call
+from cuda2npu.export.spec import DIFFERS, OK, Row
 from cuda2npu.running.tensors import flatten
-from cuda2npu.smoke.metrics import EPSILONS, compare_values
+from cuda2npu.smoke.metrics import EPSILONS, Metrics, beyond, compare_values
 from cuda2npu.smoke.spec import Tolerance
 
 _EPSILON = 2.0**-16
 """The rounding of float32 that a deep network gathers."""
 _TYPES = {"float32": "float", "float64": "double"}
 """Types that onnxruntime calls otherwise than torch."""
-_TRIES = 27
-"""Combinations of second sizes that are tried."""
+_NOTHING = 1e-12
+"""Values below it have no direction and no scale."""
 
 
 class NotComparedError(Exception):
@@ -57,7 +56,7 @@ class Comparison:
 
     def varies(self) -> bool:
         """Whether the module draws random numbers in eval mode, too."""
-        one, other = (_outputs(_copy(self.call), seed) for seed in (0, 1))
+        one, other = (_outputs(self.call.copy(), seed) for seed in (0, 1))
         return not all(map(torch.equal, one, other))
 
     def _feed(self, call: Call) -> dict[str, Any]:
@@ -68,79 +67,24 @@ class Comparison:
         kind = str(expected.dtype).removeprefix("torch.")
         metrics = compare_values(_array(expected), np.asarray(found))
         reasons = metrics.failures(self._tolerance, EPSILONS.get(kind, _EPSILON))
+        reasons += _of_scale(metrics, self._tolerance)
         status = DIFFERS if reasons else OK
         if metrics.shape:
             return Row(case, name, status, reasons=tuple(reasons))
-        return Row(case, name, status, metrics.max_abs, metrics.cosine, tuple(reasons))
+        relative = metrics.rel_l2 if math.isfinite(metrics.rel_l2) else None
+        figures = metrics.max_abs, metrics.cosine, relative
+        return Row(case, name, status, *figures, tuple(reasons))
 
 
-def cases(
-    comparison: Comparison, inputs: Sequence[Input], sizes: dict[str, Sizes]
-) -> tuple[list[Row], list[str]]:
-    """The rows of all cases, and notes on those that the module itself does not take."""
-    call, notes = comparison.call, []
-    rows = comparison.rows("example", _copy(call))
-    if any(row.reasons for row in rows) and comparison.varies():
-        notes.append("the module computes something else each time it is called")
-    try:
-        rows += comparison.rows("other values", call.with_tensors(other_values))
-    except Exception as error:
-        notes.append(f"not compared on other values, which the module does not take: {error}")
-    axes = _axes(comparison, inputs)
-    if axes:
-        second = _second(comparison, axes, sizes)
-        rows += second
-        if not second:
-            notes.append(f"no second size of {', '.join(sorted(axes))} was found that the module "
-                         "takes: say --sizes")  # fmt: skip
-    return rows, notes
+def _of_scale(metrics: Metrics, tolerance: Tolerance) -> list[str]:
+    """What a cosine cannot see: the same direction, but another length.
 
-
-Places = dict[str, list[tuple[str, int, int]]]
-"""By symbol: argument, axis and size in the example."""
-
-
-def _axes(comparison: Comparison, inputs: Sequence[Input]) -> Places:
-    tensors = comparison.call.tensors()
-    found: Places = {}
-    for each in inputs:
-        key = comparison.bound.get(each.name)
-        for axis, size in enumerate(each.shape):
-            if key is not None and isinstance(size, str) and axis < tensors[key].dim():
-                found.setdefault(size, []).append((key, axis, tensors[key].shape[axis]))
-    return {symbol: places for symbol, places in found.items() if symbol.isidentifier()}
-
-
-def _second(comparison: Comparison, axes: Places, sizes: dict[str, Sizes]) -> list[Row]:
-    """All sizes that are not fixed at others than in the example, as soon as the module runs."""
-    tensors = comparison.call.tensors()
-    choices = [_others(symbol, places[0][2], sizes) for symbol, places in axes.items()]
-    for chosen in islice(product(*choices), _TRIES):
-        table = dict(zip(axes, chosen, strict=True))
-        changed = dict(tensors)
-        for symbol, places in axes.items():
-            for key, axis, _ in places:
-                changed[key] = resized(changed[key], axis, table[symbol])
-        other = comparison.call.with_tensors(_instead(tensors, changed))
-        with suppress(Exception):  # the module does not take this size: the next one may do
-            return comparison.rows(", ".join(f"{k}={v}" for k, v in table.items()), other)
-    return []
-
-
-def _instead(
-    old: dict[str, torch.Tensor], new: dict[str, torch.Tensor]
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """What puts the tensors of one table in place of those of another."""
-    table = {id(old[name]): tensor for name, tensor in new.items()}
-    return lambda tensor: table.get(id(tensor), tensor)
-
-
-def _others(symbol: str, size: int, sizes: dict[str, Sizes]) -> list[int]:
-    """Sizes to try: those that were given, else multiples, which networks with strides take."""
-    given = sizes.get(symbol, Sizes())
-    known = [*given.values, given.lowest, given.highest]
-    guesses = [] if any(known) else [2 * size, size // 2, size + 1]
-    return [n for n in dict.fromkeys([*known, *guesses]) if n and n != size] or [size]
+    An error across the direction that the cosine allows is as long as this limit.
+    """
+    limit = math.sqrt(max(0.0, 2 * (1 - tolerance.cosine)))
+    if metrics.scale < _NOTHING or metrics.rel_l2 <= limit:
+        return []
+    return [f"relative error {beyond(metrics.rel_l2, '>', limit)}"]
 
 
 def _session(path: Path) -> Any:
@@ -189,10 +133,6 @@ def _array(tensor: torch.Tensor) -> Any:
             "bfloat16 cannot be handed to onnxruntime: export in float32 or float16"
         )
     return host.contiguous().numpy()
-
-
-def _copy(call: Call) -> Call:
-    return call.with_tensors(lambda tensor: tensor)
 
 
 def _outputs(call: Call, seed: int = 0) -> list[torch.Tensor]:

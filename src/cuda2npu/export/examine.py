@@ -13,7 +13,8 @@ import torch
 
 from cuda2npu.export import graph
 from cuda2npu.export.arguments import Call
-from cuda2npu.export.compare import Comparison, NotComparedError, cases
+from cuda2npu.export.cases import cases
+from cuda2npu.export.compare import Comparison, NotComparedError
 from cuda2npu.export.failure import is_own
 from cuda2npu.export.shapes import sizes
 from cuda2npu.export.spec import Exported, Finding, Input, Spec
@@ -21,6 +22,12 @@ from cuda2npu.model import UsageError
 from cuda2npu.smoke.spec import Tolerance
 
 _BRANCHES = 5
+_LENGTH = "Using len to get tensor shape"
+"""What torch says of a size that was taken for a constant, which it is where all are fixed."""
+_ONE_WAY = (
+    "no comparison can rule out that other inputs go the other way: compute both ways with "
+    "torch.where, or take --exporter dynamo, which refuses such a branch"
+)
 _TRACER: type[Warning] = getattr(torch.jit, "TracerWarning")  # noqa: B009 (it has no stub)
 
 
@@ -31,7 +38,11 @@ def examine(
     model = graph.read(path)
     exported.opset = graph.opset(model)
     exported.inputs = graph.inputs(model)
+    if not exported.symbols:
+        exported.findings = [each for each in exported.findings if _LENGTH not in each.message]
     exported.findings += graph.findings(path, model)
+    if not model.graph.output:
+        return
     try:
         comparison = Comparison(path, call, names, Tolerance(spec.cosine, spec.max_abs))
         exported.inputs = _with_examples(exported.inputs, comparison)
@@ -51,8 +62,8 @@ def _with_examples(inputs: Sequence[Input], comparison: Comparison) -> list[Inpu
 
 
 @contextmanager
-def branches_noted(exported: Exported) -> Iterator[None]:
-    """Note where a trace went one way of several; all warnings are shown as ever."""
+def branches_found(exported: Exported) -> Iterator[None]:
+    """Find where a trace went one way of several; all warnings are shown as ever."""
     show = warnings.showwarning
     seen: dict[str, str] = {}
 
@@ -73,4 +84,7 @@ def branches_noted(exported: Exported) -> Iterator[None]:
         warnings.showwarning = noted  # type: ignore[assignment]
         yield
     places = list(seen.items())[:_BRANCHES]
-    exported.notes += [f"{place}: the trace keeps one way: {text}" for place, text in places]
+    exported.findings += [
+        Finding("one-way", f"{place}: the trace keeps one way: {text}", _ONE_WAY)
+        for place, text in places
+    ]

@@ -11,14 +11,31 @@ import onnx
 
 from cuda2npu.export.operators import HIGHEST, LOWEST, OWN, SOURCE, STANDARD, SUPPORTED
 from cuda2npu.export.spec import Finding, Input
+from cuda2npu.running.source import digest
 
 _SHOWN = 8
+_NO_OUTPUT = Finding(
+    "no-output",
+    "the file has no output: there is nothing that a device would compute",
+    "let forward return what it computes",
+)
 _ANOTHER = "the exporter wrote what ONNX forbids: another exporter or opset may do better"
 
 
 def read(path: Path) -> Any:
     """The model without its weights where they lie in files of their own."""
     return onnx.load(path, load_external_data=False)
+
+
+def digests(path: Path) -> dict[Path, str]:
+    """Of the file, and of those beside it that hold its weights."""
+    weights = {
+        entry.value
+        for tensor in read(path).graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return {each: digest(each) for each in [path, *(path.parent / name for name in weights)]}
 
 
 def opset(model: Any) -> int:
@@ -42,7 +59,8 @@ def _input(value: Any) -> Input:
 
 def findings(path: Path, model: Any) -> list[Finding]:
     """What is wrong with the file, and what the parser of ATC does not know."""
-    return [*_checker(path), *_opset(model), *_domains(model), *_operators(model)]
+    found = [*_checker(path), *_opset(model), *_domains(model), *_operators(model)]
+    return found if model.graph.output else [*found, _NO_OUTPUT]
 
 
 def _checker(path: Path) -> Iterator[Finding]:

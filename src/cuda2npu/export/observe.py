@@ -17,10 +17,12 @@ from typing import Any
 
 import torch
 
+from cuda2npu.export import graph
 from cuda2npu.export.arguments import Call
-from cuda2npu.export.examine import branches_noted, examine
-from cuda2npu.export.spec import DYNAMO, TRACE, Exported, Finding, Result, Spec
+from cuda2npu.export.examine import branches_found, examine
+from cuda2npu.export.spec import CHANGED, DYNAMO, TRACE, Exported, Finding, Result, Spec
 from cuda2npu.export.target import call_arguments
+from cuda2npu.running.source import digest
 
 
 class Observer:
@@ -31,6 +33,8 @@ class Observer:
         self._result = result
         self._unsaved: dict[int, tuple[Any, Mapping[str, Any], Exported]] = {}
         """Programs that went to no file yet."""
+        self._files: dict[str, tuple[Exported, dict[Path, str]]] = {}
+        """The last export to each file, and what the files of it held then."""
 
     def install(self) -> None:
         onnx: Any = torch.onnx
@@ -38,7 +42,10 @@ class Observer:
         onnx.ONNXProgram.save = self._saved(onnx.ONNXProgram.save)
 
     def finish(self) -> None:
-        """Look at the programs that the script never saved."""
+        """Look at the programs that the script never saved, and again at the files it wrote."""
+        for exported, digests in self._files.values():
+            if not all(path.is_file() and digest(path) == old for path, old in digests.items()):
+                exported.findings.append(_CHANGED)
         for program, arguments, exported in list(self._unsaved.values()):
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder, "model.onnx")
@@ -54,7 +61,7 @@ class Observer:
         def export(*args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
             exported = Exported("", "", f"{caller.f_code.co_filename}:{caller.f_lineno}")
-            with branches_noted(exported):
+            with branches_found(exported):
                 program = original(*args, **kwargs)
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -102,6 +109,8 @@ class Observer:
     def _examine(self, exported: Exported, path: Path, arguments: Mapping[str, Any]) -> None:
         """What goes wrong here is told in the report: the script goes on as it would alone."""
         try:
+            if exported.file:
+                self._keep(exported, path)
             examine(exported, path, _call(arguments), self._spec, arguments["input_names"] or ())
         except Exception as error:
             text = (
@@ -109,6 +118,20 @@ class Observer:
             )
             advice = "see that the module runs on the inputs of the call in eval mode"
             exported.findings.append(Finding("not-compared", text, advice))
+
+    def _keep(self, exported: Exported, path: Path) -> None:
+        if exported.file in self._files:
+            earlier, _ = self._files[exported.file]
+            earlier.notes.append(f"a later export is written over it: {exported.place}")
+        self._files[exported.file] = exported, graph.digests(path)
+
+
+_CHANGED = Finding(
+    CHANGED,
+    "the script changed or removed the file after it was exported: the file that was compared is "
+    "no more, and no commands are written",
+    "let the script write what it makes of the file to another one, or check that with the module",
+)
 
 
 def _call(arguments: Mapping[str, Any]) -> Call:

@@ -116,7 +116,7 @@ def _table(exports: list[Exported]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     for name in (["model"] if several else []) + ["case", "output"]:
         table.add_column(name)
-    for name in ("max abs", "cosine"):
+    for name in ("max abs", "cosine", "rel L2"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for exported in exports:
@@ -131,6 +131,7 @@ def _cells(row: Row) -> Iterator[str]:
     yield escape(row.output)
     yield "" if row.max_abs is None else f"{row.max_abs:.2e}"
     yield "" if row.cosine is None else f"{row.cosine:.6f}"
+    yield "" if row.relative is None else f"{row.relative:.2e}"
     yield f"[{'red' if row.status == DIFFERS else 'green'}]{row.status}[/]"
 
 
@@ -141,7 +142,7 @@ def _lines(exported: Exported, report: Report) -> Iterator[str]:
         place = f"{row.case}, {row.output}" if row.output else row.case
         yield f"[red]differs[/] {name}: {escape(place)}: {escape('; '.join(row.reasons))}"
     for each in exported.findings:
-        yield f"[red]finding[/] {name}: {each.name}: {escape(each.message)}"
+        yield f"[red]finding[/] {name}: {each.name}: {escape(short(each.message))}"
         yield f"        {escape(each.advice)}"
     for note in exported.notes:
         yield f"[yellow]note[/] {name}: {escape(short(note))}"

@@ -29,6 +29,11 @@ class Sizes(NamedTuple):
     lowest: int = 0
     highest: int = 0
 
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """All that were listed, or both ends of the range."""
+        return self.values or (self.lowest, self.highest)
+
 
 def axis(text: str) -> Axis:
     """``x:0=batch``; ``batch`` alone is the first axis of every input."""
@@ -56,5 +61,9 @@ def sizes(texts: Iterable[str]) -> dict[str, Sizes]:
             given = Sizes((), int(match[2]), int(match[3]))
         if 0 in given.values or (not given.values and not 0 < given.lowest < given.highest):
             raise UsageError(f"--sizes {text}: sizes begin at 1, and a range ends above its start")
+        if match[1] in found:
+            raise UsageError(
+                f"--sizes {text}: {match[1]} is given twice; write all of its sizes once"
+            )
         found[match[1]] = given
     return found

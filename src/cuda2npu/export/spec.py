@@ -17,6 +17,8 @@ EXPORTERS = (DYNAMO, TRACE)
 DEVICES = ("cpu", "npu")
 
 OK, DIFFERS = "ok", "differs"
+CHANGED = "changed"
+"""The finding that a file is no longer the one that was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Row:
     status: str
     max_abs: float | None = None
     cosine: float | None = None
+    relative: float | None = None
+    """Length of the error to that of the module's output."""
     reasons: tuple[str, ...] = ()
 
 
@@ -107,6 +111,10 @@ class Exported:
     @property
     def differs(self) -> bool:
         return any(row.status == DIFFERS for row in self.rows)
+
+    @property
+    def changed(self) -> bool:
+        return any(each.name == CHANGED for each in self.findings)
 
     @property
     def symbols(self) -> list[str]:

@@ -10,6 +10,8 @@ from cuda2npu.running import RunError
 
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
+_BLOCK = 1 << 20
+
 
 def source_file(path: Path) -> Path:
     """The whole path of a script; raises RunError where there is none that Python could run."""
@@ -27,7 +29,11 @@ def source_file(path: Path) -> Path:
 
 
 def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
 
 
 def is_installed(path: str) -> bool:
