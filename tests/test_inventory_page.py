@@ -196,7 +196,7 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("name", "fault"),
         [
-            ("a.py", "the page is HTML, so its name ends in .html"),
+            ("a.py", "the name has to end in .html"),
             ("none/out.html", "there is no folder none"),
             ("dir.html", "is a folder"),
         ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from cuda2npu.benchmark.result import read_result
 from cuda2npu.benchmark.stage import DryRun, Request, bench
 from cuda2npu.model import UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
+from cuda2npu.report.output_file import check_output
 from cuda2npu.report.page_file import PageFile
 from cuda2npu.running import RunError
 from cuda2npu.running.told import ERROR, reported, say
@@ -29,7 +29,9 @@ def run_bench(request: Request, as_json: bool, output: Path | None, page: Path |
     errors = Console(stderr=True)
     try:
         with ExitStack() as stack:
-            _check_output(output)
+            if output is not None:
+                source = Path(request.target.rpartition(":")[0] or request.target)
+                check_output("--output", output, (".json",), (source,))
             file = None if page is None else stack.enter_context(PageFile(page))
             found = reported(lambda tell: bench(request, tell), errors)
             if isinstance(found, int):
@@ -97,18 +99,6 @@ def _print(text: str) -> int:
     output = Output(sys.stdout)
     output.write(text)
     return BROKEN_PIPE if output.broken else 0
-
-
-def _check_output(path: Path | None) -> None:
-    """Raise UsageError where a result could not be saved, before the work is done."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise UsageError(f"--output {path}: is a folder")
-    if not path.parent.is_dir():
-        raise UsageError(f"--output {path}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"--output {path}: is read-only")
 
 
 def _save(path: Path, text: str) -> None:

@@ -22,6 +22,7 @@ from cuda2npu.export.report import Compiled, Report, as_data, short, show
 from cuda2npu.export.spec import OUTPUT, RESULT, SPEC, Exported, Result, Spec
 from cuda2npu.model import UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
+from cuda2npu.report.output_file import check_output
 from cuda2npu.running.devices import has_npu
 from cuda2npu.running.process import Ended, run_command, signals_stop
 from cuda2npu.running.workspace import workspace
@@ -136,11 +137,15 @@ def _check_target(spec: Spec) -> None:
         if spec.output:
             raise UsageError("--output is for a callable: a script names its own file")
         return
-    folder = Path(spec.output).resolve().parent
-    if not folder.is_dir():
-        raise UsageError(f"--output {spec.output}: there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise UsageError(f"--output {spec.output}: {folder} cannot be written to")
+    path = Path(spec.output)
+    source = Path(spec.target.rpartition(":")[0])
+    check_output("--output", path, (".onnx",), (source,))
+    check_output("--output", path.with_name(f"{path.name}.data"), (".data",))
+    check_output("--output", _script_beside(path), (".sh",))
+
+
+def _script_beside(model: Path) -> Path:
+    return model.with_suffix(".atc.sh")
 
 
 @contextmanager
@@ -195,7 +200,8 @@ def _check_sizes(request: Request, result: Result) -> None:
 
 
 def _command_lines(exported: Exported, request: Request, report: Report) -> None:
-    path = Path(exported.file).with_suffix(".atc.sh")
+    path = _script_beside(Path(exported.file))
+    check_output("commands for atc and aoe", path, (".sh",))
     text = atc.script(exported, request.build)
     try:
         with temporary(path.parent) as name:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cuda2npu import writing
 from cuda2npu.model import UsageError
+from cuda2npu.report.output_file import check_output
 
 
 class PageFile:
@@ -17,9 +18,7 @@ class PageFile:
         """Raise UsageError when nothing can be written there."""
         self.path = path
         self._stack = ExitStack()
-        fault = _fault(path)
-        if fault is not None:
-            raise UsageError(f"--report {path}: {fault}")
+        check_output("--report", path, (".html", ".htm"))
         self.draft = Path(self.temporary())
         """What becomes the page when ``put`` is called."""
 
@@ -52,16 +51,3 @@ class PageFile:
 
     def failed(self, error: OSError) -> UsageError:
         return UsageError(f"--report {self.path}: cannot be written: {error.strerror}")
-
-
-def _fault(path: Path) -> str | None:
-    """Why a page cannot be written there, as far as it shows without writing."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        return "the page is HTML, so its name ends in .html"
-    if path.is_dir():
-        return "is a folder"
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    if path.exists() and not os.access(path, os.W_OK):
-        return "is read-only"
-    return None
