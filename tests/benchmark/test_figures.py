@@ -330,6 +330,22 @@ def test_shapes_that_vary() -> None:
     assert found.refusals == (), "the same kinds, whichever comes first"
 
 
+def test_numbers_of_calls_that_vary() -> None:
+    once = {"calls": ["32x64:float32"], "iterations": 19}
+    often = {"calls": ["32x64:float32 (5 calls)"], "iterations": 1}
+    found = result(shapes=[once, often])
+    assert found.warnings == []
+    (word,) = found.notes
+    assert word.startswith("the number of calls varies from one optimizer step to the other (2 ")
+    assert f"note: {word}" in show.result_text(found)
+    assert result(shapes=[once]).notes == []
+    both = compare(found, result(shapes=[once]))
+    assert both.refusals == ()
+    assert [text for text in both.warnings if text.startswith("not the same kinds of iterations")]
+    other = compare(result(shapes=[often]), result(shapes=[once]))
+    assert other.refusals == ("different numbers of calls: 32x64 (5 calls) in A, 32x64 in B",)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.0148, "14.8 µs"), (0.1234, "0.123 ms"), (12.34, "12.3 ms"), (1234.5, "1.23 s")],

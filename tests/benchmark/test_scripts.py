@@ -10,13 +10,24 @@ import pytest
 from needs import needs
 
 from benchmark.support import FIXTURES, measured
-from cuda2npu.benchmark.result import varying
+from cuda2npu.benchmark.result import uneven, varying
 from cuda2npu.benchmark.spec import CALL, FUNCTION, STEP, Spec, Target, parse_inputs
 
 pytestmark = needs("torch")
 BATCH = "8x16:float32"
 FUNCTIONS = FIXTURES / "functions.py"
-LOOPS = ("infer", "accumulate", "two", "catch", "keep", "compiled", "load", "vary")
+LOOPS = (
+    "infer",
+    "accumulate",
+    "two",
+    "catch",
+    "keep",
+    "compiled",
+    "load",
+    "vary",
+    "gan",
+    "validate",
+)
 CALLED = {
     "step": "",
     "prepared": "",
@@ -88,6 +99,23 @@ def test_types_of_parameters(records: dict[str, dict[str, Any]]) -> None:
 def test_shapes_that_vary(records: dict[str, dict[str, Any]]) -> None:
     (word,) = varying(records["vary"]["shapes"], CALL)
     assert word.startswith("the inputs vary from one forward call to the other (3 kinds: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gan", "8x4:float32 and 8x16:float32 (2 calls) in 13; 8x4:float32 (2 calls) and"),
+        ("validate", f"{BATCH} in 16; {BATCH} (4 calls) in 4"),
+    ],
+)
+def test_the_number_of_calls_may_vary(
+    records: dict[str, dict[str, Any]], name: str, words: str
+) -> None:
+    shapes = records[name]["shapes"]
+    assert varying(shapes, STEP) == []
+    (word,) = uneven(shapes, STEP)
+    assert words in word
+    assert "compiles" not in word
 
 
 def test_a_script_that_is_too_short(records: dict[str, dict[str, Any]]) -> None:

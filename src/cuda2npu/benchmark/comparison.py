@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cuda2npu.benchmark.result import Result, memory_name
+from cuda2npu.benchmark.result import Result, memory_name, once
 
 
 class Ratio(NamedTuple):
@@ -69,19 +69,25 @@ def _refusals(a: Result, b: Result) -> Iterator[str]:
         yield f"one iteration is one {a.unit} in A, one {b.unit} in B"
     if a.batch != b.batch:
         yield f"--batch is {a.batch or 'not given'} in A, {b.batch or 'not given'} in B"
-    kinds = [_shapes(result) for result in (a, b)]
-    if kinds[0] != kinds[1]:
-        yield "different input shapes: {} in A, {} in B".format(
-            *("; ".join(sorted(kind)) or "no module called" for kind in kinds)
-        )
+    mine, others = _shapes(a), _shapes(b)
+    if mine != others:
+        yield f"different input shapes: {_told(mine)} in A, {_told(others)} in B"
+    elif not _kinds(a) & _kinds(b) and (a.shapes or b.shapes):
+        yield f"different numbers of calls: {_told(_kinds(a))} in A, {_told(_kinds(b))} in B"
+
+
+def _kinds(result: Result) -> set[str]:
+    """The kinds of iterations, without types: how many there were of each is chance."""
+    return {" and ".join(map(_untyped, each["calls"])) for each in result.shapes}
 
 
 def _shapes(result: Result) -> set[str]:
-    """Shapes without types, of the iterations as a set: how many there were of each is chance."""
-    return {
-        " and ".join(_untyped(call) for call in each["calls"]) or "no module called"
-        for each in result.shapes
-    }
+    """What modules were called with, without types and however often."""
+    return {once(_untyped(call)) for each in result.shapes for call in each["calls"]}
+
+
+def _told(names: set[str]) -> str:
+    return "; ".join(sorted(names - {""})) or "no module called"
 
 
 def _untyped(call: str) -> str:
@@ -121,6 +127,11 @@ def _warnings(a: Result, b: Result) -> Iterator[str]:
         yield (
             "the file is not the same in both, as when B ran what cuda2npu made of it: see to it "
             "that nothing else was changed"
+        )
+    if _kinds(a) != _kinds(b):
+        yield (
+            f"not the same kinds of iterations: {_told(_kinds(a))} in A, {_told(_kinds(b))} in B; "
+            "measure more of them (--iterations)"
         )
     for name, mine, other in pairs:
         if mine != other:

@@ -31,7 +31,8 @@ class Meter:
         self._region = self._wall = 0.0
         self.count = 0
         self.shapes: Counter[tuple[tuple[Call, int], ...]] = Counter()
-        """What the modules of a measured iteration were called with, and how many were alike."""
+        """What the modules of a measured iteration were called with, in whatever order, and how many
+        were alike."""
 
     @property
     def full(self) -> bool:
@@ -60,7 +61,7 @@ class Meter:
             self._first = span
         if self.count > self._before:
             self._spans.append(span)
-            self.shapes[tuple(self._calls.items())] += 1
+            self.shapes[tuple(sorted(self._calls.items()))] += 1
         self._calls.clear()
         if self.count in (1, self._before, self._all):
             self._between_parts()

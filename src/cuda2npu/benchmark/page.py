@@ -37,7 +37,7 @@ def result_page(result: Result) -> str:
         f"<p>{escape(where(result.device, result.environment))}. "
         f"{escape(plural(len(result.latencies_ms), result.unit))}, after the first and "
         f"{result.warmup} to warm up.</p>",
-        _warnings(result.warnings),
+        _warnings([*result.warnings, *result.notes]),
         table(("figure", "value"), result_rows(result)),
         f"<h2>Latency of each {escape(result.unit)}, ms</h2>",
         line_chart("latencies", "Latency of each iteration", [curve], result.unit, 0.0),

@@ -71,6 +71,11 @@ class Result:
         measured = short(len(self.latencies_ms), self.iterations)
         return [*measured, *varying(self.shapes, self.unit), *unsteady(self.latencies_ms)]
 
+    @property
+    def notes(self) -> list[str]:
+        """What is worth knowing, and casts no doubt on the figures."""
+        return uneven(self.shapes, self.unit)
+
     def as_data(self) -> dict[str, Any]:
         """All of it, with what follows from it for whoever reads the file."""
         derived = {
@@ -78,6 +83,7 @@ class Result:
             "iterations_per_s": self.per_second,
             "samples_per_s": self.samples_per_second,
             "warnings": self.warnings,
+            "notes": self.notes,
         }
         return {"format": FORMAT, "version": VERSION, **asdict(self), **derived}
 
@@ -90,18 +96,38 @@ def short(measured: int, asked: int) -> list[str]:
 
 
 def varying(shapes: list[dict[str, Any]], unit: str) -> list[str]:
-    """A word on inputs that were not the same in each iteration."""
-    if len(shapes) < 2:
+    """A word on inputs whose shapes or types were not the same in each iteration."""
+    if len({frozenset(map(once, each["calls"])) for each in shapes}) < 2:
         return []
+    return [
+        f"the inputs vary from one {unit} to the other ({_kinds(shapes)}): an NPU compiles its "
+        "operators anew for each new shape, and such figures say little; fix the shapes (pad, "
+        "drop_last=True)"
+    ]
+
+
+def uneven(shapes: list[dict[str, Any]], unit: str) -> list[str]:
+    """A word on iterations that differ only in how often they call what, as where a loop stops to
+    validate: nothing is compiled anew for that."""
+    if len(shapes) < 2 or varying(shapes, unit):
+        return []
+    return [
+        f"the number of calls varies from one {unit} to the other ({_kinds(shapes)}), their shapes "
+        "do not; the latencies of these kinds are told as one"
+    ]
+
+
+def once(call: str) -> str:
+    """``8x32:float32 (2 calls)`` without the number of calls."""
+    return call.partition(" (")[0]
+
+
+def _kinds(shapes: list[dict[str, Any]]) -> str:
     told = "; ".join(
         f"{' and '.join(each['calls']) or 'no module called'} in {each['iterations']}"
         for each in shapes[:3]
     )
-    return [
-        f"the inputs vary from one {unit} to the other ({len(shapes)} kinds: {told}"
-        f"{'; …' if len(shapes) > 3 else ''}): an NPU compiles its operators anew for each new "
-        "shape, and such figures say little; fix the shapes (pad, drop_last=True)"
-    ]
+    return f"{len(shapes)} kinds: {told}{'; …' if len(shapes) > 3 else ''}"
 
 
 def memory_name(kind: str) -> str:

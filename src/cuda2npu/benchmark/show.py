@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cuda2npu.benchmark.comparison import Comparison, Ratio
 from cuda2npu.benchmark.result import Result
-from cuda2npu.benchmark.stage import SIMULATED, DryRun
+from cuda2npu.benchmark.stage import DryRun
 from cuda2npu.report import plural, printable
 
 
@@ -51,6 +51,7 @@ def result_text(result: Result) -> str:
         "warm up",
         *(f"  {name:<12} {text}" for name, text in result_rows(result)),
         *(f"warning: {word}" for word in result.warnings),
+        *(f"note: {word}" for word in result.notes),
     ]
     return _text(lines)
 
@@ -93,9 +94,8 @@ def dry_text(run: DryRun) -> str:
         f"  {'inputs':<12} {inputs(run.shapes)}",
         f"  {'peak memory':<12} {memory(run.memory)}",
         *(f"warning: {word}" for word in run.warnings),
+        *(f"note: {word}" for word in run.notes),
     ]
-    if run.simulated:
-        lines.append(f"note: {SIMULATED}")
     return _text(lines)
 
 

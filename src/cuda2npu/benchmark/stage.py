@@ -15,7 +15,7 @@ from typing import Any
 
 from cuda2npu import __version__
 from cuda2npu.benchmark.child import BOOTSTRAP
-from cuda2npu.benchmark.result import Result, short, varying
+from cuda2npu.benchmark.result import Result, short, uneven, varying
 from cuda2npu.benchmark.spec import DEVICES, BenchError, Spec, parse_inputs, parse_target
 from cuda2npu.model import UsageError
 from cuda2npu.running.devices import has_gpu, has_npu
@@ -80,6 +80,10 @@ class DryRun:
     @property
     def warnings(self) -> list[str]:
         return [*short(self.measured, self.iterations), *varying(self.shapes, self.unit)]
+
+    @property
+    def notes(self) -> list[str]:
+        return [*uneven(self.shapes, self.unit), *([SIMULATED] if self.simulated else [])]
 
 
 def bench(request: Request, tell: Tell = lambda _: None) -> Result | DryRun:
