@@ -36,6 +36,9 @@ CALLED = {
     "nothing": "",
     "weights": "",
     "asks": "3",
+    "build": "",
+    "named_inputs": "",
+    **dict.fromkeys(("later", "items", "streams", "makes_items", "gives_a_class", "Settings"), ""),
 }
 """Functions, and what they are to be called with."""
 
@@ -53,6 +56,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     for name, inputs in CALLED.items():
         target = Target(str(FUNCTIONS), name)
         specs[name] = _spec(target, base / name, inputs=inputs)
+    build = Target(str(FUNCTIONS), "build")
+    specs["other inputs"] = _spec(build, base / "other inputs", inputs="2x16,2x16")
     specs["factory"] = _spec(Target(str(FUNCTIONS), "model"), base / "factory")
     specs["no factory"] = _spec(Target(str(FUNCTIONS), "step"), base / "no factory", inputs="3")
     specs["no module"] = _spec(Target("nowhere", "step"), base / "no module")
@@ -73,6 +78,9 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         ("prepared", FUNCTION, []),
         ("model", FUNCTION, ["4x64:bfloat16"]),
         ("embedding", FUNCTION, ["2x5:int64"]),
+        ("build", FUNCTION, [f"{BATCH}, {BATCH}"]),
+        ("other inputs", FUNCTION, ["2x16:float32, 2x16:float32"]),
+        ("named_inputs", FUNCTION, ["8x16:float64"]),
     ],
 )
 def test_iterations(
@@ -133,6 +141,12 @@ def test_a_script_that_is_too_short(records: dict[str, dict[str, Any]]) -> None:
         ("weights", "BenchError", "is a Tensor, which cannot be called"),
         ("no factory", "BenchError", "--inputs is for a factory"),
         ("no module", "UsageError", "nowhere: no such module, seen from"),
+        ("later", "BenchError", "gives back an object of type coroutine, which"),
+        ("items", "BenchError", "gives back an object of type generator, which"),
+        ("streams", "BenchError", "gives back an object of type async_generator, which"),
+        ("makes_items", "BenchError", "gives back an object of type generator, which"),
+        ("gives_a_class", "BenchError", "gives back the class Linear"),
+        ("Settings", "BenchError", "is a class whose objects cannot be called"),
         ("asks", "TypeError", "missing 1 required positional argument: 'more'"),
     ],
 )

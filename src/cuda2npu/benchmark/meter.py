@@ -31,8 +31,8 @@ class Meter:
         self._region = self._wall = 0.0
         self.count = 0
         self.shapes: Counter[tuple[tuple[Call, int], ...]] = Counter()
-        """What the modules of a measured iteration were called with, in whatever order, and how many
-        were alike."""
+        """What the modules of a measured iteration were called with, in whatever order: how many
+        there were of each kind."""
 
     @property
     def full(self) -> bool:

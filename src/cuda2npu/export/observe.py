@@ -20,7 +20,7 @@ import torch
 from cuda2npu.export.arguments import Call
 from cuda2npu.export.examine import branches_noted, examine
 from cuda2npu.export.spec import DYNAMO, TRACE, Exported, Finding, Result, Spec
-from cuda2npu.export.target import call_arguments
+from cuda2npu.running.tensors import call_arguments
 
 
 class Observer:
