@@ -100,18 +100,20 @@ def test_results_that_cannot_be_compared(folder: Path) -> None:
 
 
 def test_a_factory(folder: Path) -> None:
-    done = bench("functions:model", *SHORT, "--inputs", "4x64", "--json", cwd=folder)
+    done = bench("functions:build", *SHORT, "--inputs", "4x16", "--inputs", "4x16", "--json",
+                 cwd=folder)  # fmt: skip
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
-    assert (data["name"], data["unit"]) == ("functions:model", "function call")
+    assert (data["name"], data["unit"]) == ("functions:build", "function call")
     assert len(data["latencies_ms"]) == 20
-    assert data["shapes"] == [{"calls": ["4x64:float32"], "iterations": 20}]
+    assert data["shapes"] == [{"calls": ["4x16:float32, 4x16:float32"], "iterations": 20}]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ((), "name a script or a function"),
+        (("",), "name a script or a function"),
         (("missing.py",), "missing.py: no such file"),
         (("train.py", "--device", "tpu"), "is none of npu, cuda, cpu"),
         (("train.py", "--inputs", "3"), "--inputs is for functions"),
