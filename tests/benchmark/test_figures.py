@@ -279,6 +279,7 @@ def test_the_ratio_of_nothing() -> None:
     ("changes", "words"),
     [
         ({"name": "eval.py", "sha256": "b" * 64}, "different scripts: train.py and eval.py"),
+        ({"name": "os:getpid", "sha256": ""}, "different scripts: train.py and os:getpid"),
         ({"unit": CALL}, "one iteration is one optimizer step in A, one forward call in B"),
         ({"batch": 64}, "--batch is 32 in A, 64 in B"),
         ({"batch": None}, "--batch is 32 in A, not given in B"),
@@ -316,6 +317,11 @@ def test_what_is_warned_of(changes: dict[str, object], words: str) -> None:
     assert found.refusals == ()
     assert found.ratios
     assert [text for text in found.warnings if text.startswith(words)]
+
+
+def test_two_functions_without_a_file() -> None:
+    found = compare(result(name="time:time", sha256=""), result(name="os:getpid", sha256=""))
+    assert found.refusals == ("different scripts: time:time and os:getpid",)
 
 
 def test_shapes_that_vary() -> None:

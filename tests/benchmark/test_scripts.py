@@ -60,6 +60,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     specs["other inputs"] = _spec(build, base / "other inputs", inputs="2x16,2x16")
     specs["factory"] = _spec(Target(str(FUNCTIONS), "model"), base / "factory")
     specs["no factory"] = _spec(Target(str(FUNCTIONS), "step"), base / "no factory", inputs="3")
+    specs["built in"] = _spec(Target("time", "time"), base / "built in")
     specs["no module"] = _spec(Target("nowhere", "step"), base / "no module")
     return measured(specs)
 
@@ -95,6 +96,11 @@ def test_iterations(
     assert found["wall_s"] >= sum(found["latencies_ms"]) / 1e3 * 0.999
     file = FUNCTIONS if unit == FUNCTION else FIXTURES / "shapes.py"
     assert found["sha256"] == sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_function_without_a_file(records: dict[str, dict[str, Any]]) -> None:
+    found = records["built in"]
+    assert (found["measured"], found["sha256"]) == (20, "")
 
 
 def test_types_of_parameters(records: dict[str, dict[str, Any]]) -> None:

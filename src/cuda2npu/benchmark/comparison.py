@@ -63,7 +63,7 @@ def compare(a: Result, b: Result) -> Comparison:
 
 
 def _refusals(a: Result, b: Result) -> Iterator[str]:
-    if a.name != b.name and a.sha256 != b.sha256:
+    if a.name != b.name and (a.sha256 != b.sha256 or not a.sha256):
         yield f"different scripts: {a.name} and {b.name}"
     if a.unit != b.unit:
         yield f"one iteration is one {a.unit} in A, one {b.unit} in B"

@@ -135,7 +135,10 @@ def _both(found: Comparison) -> list[tuple[str, str, str]]:
 
 def _facts(result: Result) -> list[tuple[str, str]]:
     return [
-        ("file", f"{result.name}, sha256 {result.sha256[:12]}…"),
+        (
+            "file",
+            f"{result.name}, {f'sha256 {result.sha256[:12]}…' if result.sha256 else 'built in'}",
+        ),
         ("arguments", " ".join(result.arguments) or "none"),
         ("parameters", " and ".join(result.dtypes) or "unknown"),
         ("warm-up, iterations", f"{result.warmup}, {result.iterations}"),

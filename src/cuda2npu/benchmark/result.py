@@ -29,7 +29,7 @@ class Result:
     name: str
     """The script or function."""
     sha256: str
-    """Of its file."""
+    """Of its file; empty where it is built into Python."""
     arguments: list[str]
     device: str
     """``npu``, ``cuda`` or ``cpu``."""
