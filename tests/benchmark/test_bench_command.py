@@ -147,6 +147,8 @@ def test_a_failure_is_shown_with_its_line(folder: Path) -> None:
     path = (folder / "functions.py").resolve()
     line = path.read_text().splitlines().index('    raise ValueError("no data <here>")') + 1
     assert f'File "{path}", line {line}, in fails' in done.stderr
+    assert done.stderr.startswith("reading <here>\nTraceback")
+    assert done.stderr.count("Traceback") == 1
     assert f"error: {path}:{line}: ValueError: no data <here>" in done.stderr
     assert "cuda2npu/" not in done.stderr
     assert not (folder / "fails.json").exists()

@@ -187,7 +187,9 @@ def _failed(spec: Spec, record: Mapping[str, Any], ended: Ended) -> BenchError:
     if error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does
         return ScriptError(f"{spec.target.name}: {kind}", ended.output)
     trace = own_frames(error["text"])
-    return ScriptError(f"{_place(error, trace) or spec.target.name}: {kind}", trace)
+    printed = own_frames(ended.output)
+    shown = printed if trace.strip() in printed else f"{printed}\n{trace}".lstrip()
+    return ScriptError(f"{_place(error, trace) or spec.target.name}: {kind}", shown)
 
 
 def _place(error: Mapping[str, Any], trace: str) -> str:
