@@ -48,6 +48,12 @@ class Meter:
                 self._clock.synchronize()
             self._begun = self._clock.mark()
 
+    def forget(self) -> None:
+        """What ran before the first iteration was no part of it."""
+        if not self.count:
+            self._begun = None
+            self._calls.clear()
+
     def saw(self, call: Call) -> None:
         self._calls[call] += 1
 

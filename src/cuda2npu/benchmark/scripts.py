@@ -60,6 +60,7 @@ class ScriptRun:
     def _new_optimizer(self, optimizer: Any) -> None:
         """What was called before belongs to no step."""
         self._optimizers.append(optimizer)
+        self._steps.forget()
         self.outermost.look()
 
     def _before_call(self, call: Call) -> None:
