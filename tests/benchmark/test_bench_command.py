@@ -84,8 +84,9 @@ def test_two_results_in_words(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     (latency,) = [line for line in lines if line.startswith("latency p50")]
-    assert latency.endswith("2.000  0.500  B takes 2.00 times as long as A")
-    assert any(line.endswith("A does 2.00 times as much as B") for line in lines)
+    times = r"(2\.00|about 2\.0) times as"  # the second where they are unsteady
+    assert re.search(rf"2\.000  0\.500  B takes {times} long as A$", latency)
+    assert any(re.search(rf"A does {times} much as B$", line) for line in lines)
 
 
 def test_results_that_cannot_be_compared(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_summary_by_hand() -> None:
     found = summary([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
     assert (found.mean, found.least, found.most, found.p50) == (5, 2, 9, 4.5)
     assert found.deviation == pytest.approx((32 / 7) ** 0.5)
-    assert summary([3.0]).deviation == 0
+    assert summary([3.0]).deviation is None
 
 
 def test_the_order_does_not_matter() -> None:
@@ -56,11 +57,14 @@ def test_the_order_does_not_matter() -> None:
         ([10.0, 10.4] * 10, []),
         ([10.0] * 10 + [11.5] * 10, ["drift: the second half of the iterations is 15% slower"]),
         ([11.5] * 10 + [10.0] * 10, ["drift: the second half of the iterations is 13% faster"]),
-        ([10.0, 14.0] * 10, ["unsteady: the standard deviation is 17% of the mean"]),
+        ([10.0, 12.0] * 10, []),
+        ([10.0, 14.0] * 10, []),
+        ([10.0] * 95 + [900.0] * 5, []),
+        ([10.0] * 8 + [14.0] * 2, ["unsteady: one iteration in ten takes at least 40% longer"]),
         ([10.0, 30.0], ["unsteady"]),
         ([10.0], []),
         ([0.0] * 20, []),
-        ([0.0] * 11 + [1.0] * 9, ["unsteady"]),
+        ([0.0, 0.0, 0.0, 0.0, 1.0] * 4, ["unsteady: one iteration in ten takes longer than the"]),
     ],
 )
 def test_unsteady(values: list[float], words: list[str]) -> None:
@@ -118,6 +122,22 @@ def test_steps_follow_one_another() -> None:
         meter.end()
     assert clock.now == 6
     assert meter.times()["latencies_ms"] == [1, 1, 1]
+
+
+def test_what_ran_before_the_first_iteration() -> None:
+    clock = Steps()
+    meter = Meter(clock, warmup=0, iterations=2, chained=True)
+    meter.begin()
+    meter.saw((((9, 9), "float32"),))
+    for _ in range(50):
+        clock.mark()
+    meter.forget()
+    for _ in range(3):
+        meter.begin()
+        meter.end()
+        meter.forget()  # an optimizer that is made later takes nothing away
+    assert meter.times()["first_run_ms"] == 1
+    assert (meter.full, meter.measured) == (True, 2)
 
 
 def test_a_script_that_ends_before() -> None:
@@ -271,6 +291,28 @@ def test_ratios_are_b_to_a() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("b", "words"),
+    [
+        (165.3, "B takes about 170 times as long as A"),
+        (0.43, "A takes about 2.3 times as long as B"),
+        (1.04, "about the same"),
+        (12345.0, "B takes about 12,000 times as long as A"),
+    ],
+)
+def test_rough_ratios(b: float, words: str) -> None:
+    assert Ratio("latency p50", 1, b, "ms", "takes {} times as long as", True).in_words() == words
+
+
+def test_ratios_of_what_is_unsteady_are_rough() -> None:
+    found = compare(result(), result(**{**NPU, "latencies_ms": [20.0, 20.0, 20.0, 30.0] * 5}))
+    rough = {(ratio.what, ratio.unit) for ratio in found.ratios if ratio.rough}
+    assert {("latency p50", "ms"), ("throughput", "samples/s"), ("first run", "ms")} <= rough
+    assert not any(unit == "bytes" for _, unit in rough)
+    steady = compare(result(), result(**NPU))
+    assert [ratio.what for ratio in steady.ratios if ratio.rough] == ["first run"]
+
+
 def test_the_ratio_of_nothing() -> None:
     assert Ratio("latency p50", 0, 1, "ms", "").in_words() == "no ratio: one of them is 0"
 
@@ -341,10 +383,9 @@ def test_numbers_of_calls_that_vary() -> None:
     often = {"calls": ["32x64:float32 (5 calls)"], "iterations": 1}
     found = result(shapes=[once, often])
     assert found.warnings == []
-    (word,) = found.notes
+    word, _ = found.notes
     assert word.startswith("the number of calls varies from one optimizer step to the other (2 ")
     assert f"note: {word}" in show.result_text(found)
-    assert result(shapes=[once]).notes == []
     both = compare(found, result(shapes=[once]))
     assert both.refusals == ()
     assert [text for text in both.warnings if text.startswith("not the same kinds of iterations")]
@@ -358,6 +399,17 @@ def test_numbers_of_calls_that_vary() -> None:
 )
 def test_times_are_read_easily(value: float, text: str) -> None:
     assert show.milliseconds(value) == text
+
+
+def test_few_values() -> None:
+    one = result(latencies_ms=[3.0], iterations=1)
+    text = show.result_text(one)
+    assert "latency      3 ms" in text
+    assert not re.search("±|p99", text)
+    assert "note: one value has no percentiles" in text
+    assert json.loads(json.dumps(one.as_data()))["latency_ms"]["deviation"] is None
+    assert result().notes == ["p99 of 20 values says little more than the largest of them"]
+    assert result(latencies_ms=[3.0, 4.0] * 50, iterations=100).notes == []
 
 
 def test_sizes() -> None:

@@ -134,11 +134,9 @@ def _both(found: Comparison) -> list[tuple[str, str, str]]:
 
 
 def _facts(result: Result) -> list[tuple[str, str]]:
+    digest = f"sha256 {result.sha256[:12]}…" if result.sha256 else "built into Python"
     return [
-        (
-            "file",
-            f"{result.name}, {f'sha256 {result.sha256[:12]}…' if result.sha256 else 'built in'}",
-        ),
+        ("file", f"{result.name}, {digest}"),
         ("arguments", " ".join(result.arguments) or "none"),
         ("parameters", " and ".join(result.dtypes) or "unknown"),
         ("warm-up, iterations", f"{result.warmup}, {result.iterations}"),

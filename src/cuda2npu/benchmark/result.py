@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda2npu.benchmark.spec import CALL, FUNCTION, STEP, BenchError
-from cuda2npu.benchmark.statistics import Summary, summary, unsteady
+from cuda2npu.benchmark.statistics import Summary, few, summary, unsteady
 
 FORMAT = "cuda2npu-bench"
 VERSION = 1
@@ -74,7 +74,7 @@ class Result:
     @property
     def notes(self) -> list[str]:
         """What is worth knowing, and casts no doubt on the figures."""
-        return uneven(self.shapes, self.unit)
+        return [*uneven(self.shapes, self.unit), *few(self.latencies_ms)]
 
     def as_data(self) -> dict[str, Any]:
         """All of it, with what follows from it for whoever reads the file."""

@@ -60,15 +60,18 @@ def result_rows(result: Result) -> Iterator[tuple[str, str]]:
     s = result.summary
     yield "inputs", inputs(result.shapes)
     yield "first run", f"{milliseconds(result.first_run_ms)}, with what is compiled then"
-    yield (
-        "latency",
-        f"p50 {milliseconds(s.p50)}, p90 {milliseconds(s.p90)}, p99 {milliseconds(s.p99)}",
-    )
-    yield (
-        "",
-        f"mean {milliseconds(s.mean)} ± {milliseconds(s.deviation)}, "
-        f"min {milliseconds(s.least)}, max {milliseconds(s.most)}",
-    )
+    if s.deviation is None:
+        yield "latency", milliseconds(s.mean)
+    else:
+        yield (
+            "latency",
+            f"p50 {milliseconds(s.p50)}, p90 {milliseconds(s.p90)}, p99 {milliseconds(s.p99)}",
+        )
+        yield (
+            "",
+            f"mean {milliseconds(s.mean)} ± {milliseconds(s.deviation)}, "
+            f"min {milliseconds(s.least)}, max {milliseconds(s.most)}",
+        )
     speed = per_second(result.per_second, f"{result.unit}s/s")
     if result.samples_per_second is not None:
         speed += f", {per_second(result.samples_per_second, 'samples/s')}"
