@@ -118,3 +118,12 @@ def test_nothing_is_too_long(path: Path) -> None:
             # A decorator of a rule holds its metadata and examples; it is no code.
             length = (node.end_lineno or 0) - node.lineno + 1
             assert length <= FUNCTION_LINES, f"{node.name} has {length} lines"
+
+
+def test_no_console_makes_an_emoji_of_a_place() -> None:
+    """``:100:`` is an emoji to rich, and the middle of ``train.py:100: …`` to us."""
+    for path in CORE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Console"):
+                options = {each.arg: ast.unparse(each.value) for each in node.keywords}
+                assert options.get("emoji") == "False", f"{path}:{node.lineno}"

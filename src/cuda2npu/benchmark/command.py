@@ -26,7 +26,7 @@ from cuda2npu.running.told import ERROR, reported, say
 
 def run_bench(request: Request, as_json: bool, output: Path | None, page: Path | None) -> int:
     """Measure, save and print; the exit code."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, emoji=False)
     try:
         with ExitStack() as stack:
             if output is not None:
@@ -52,7 +52,7 @@ def run_bench(request: Request, as_json: bool, output: Path | None, page: Path |
 
 def run_compare(first: Path, second: Path, as_json: bool, page: Path | None) -> int:
     """Compare two saved results; the exit code, which is 2 where that would mean nothing."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, emoji=False)
     try:
         with ExitStack() as stack:
             file = None if page is None else stack.enter_context(PageFile(page))

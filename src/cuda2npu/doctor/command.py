@@ -23,7 +23,7 @@ NARROWEST = 100
 
 def run_doctor(python: str, timeout: float, json: bool) -> int:
     """Examine and print; raises UsageError for a Python that is none."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, emoji=False)
     try:
         with ExitStack() as stack:
             if os.name == "posix":
@@ -37,10 +37,13 @@ def run_doctor(python: str, timeout: float, json: bool) -> int:
     if json:
         output.write(as_json(diagnosis))
     else:
-        terminal = Console()
+        terminal = Console(emoji=False)
         width = terminal.width if terminal.is_terminal else max(terminal.width, NARROWEST)
         text = StringIO()
-        show(diagnosis, Console(file=text, force_terminal=terminal.is_terminal, width=width))
+        show(
+            diagnosis,
+            Console(file=text, emoji=False, force_terminal=terminal.is_terminal, width=width),
+        )
         output.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()))
     if output.broken:
         return BROKEN_PIPE

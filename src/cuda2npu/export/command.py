@@ -15,6 +15,7 @@ from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from cuda2npu.export import atc
 from cuda2npu.export.child import BOOTSTRAP
@@ -56,7 +57,7 @@ class Request:
 
 def run_export(request: Request, as_json: bool) -> int:
     """Export, print what came of it; the exit code."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, emoji=False)
     try:
         with signals_stop():
             report = _shown(request, errors)
@@ -79,13 +80,14 @@ def _shown(request: Request, errors: Console) -> Report:
     if not errors.is_terminal:
         return export(request, lambda _: None)
     with errors.status("exporting") as status:
-        return export(request, status.update)
+        return export(request, lambda text: status.update(Text(text)))
 
 
 def _text(report: Report) -> str:
     text = StringIO()
-    width = max(Console().width, _NARROWEST)
-    show(report, Console(file=text, force_terminal=Console().is_terminal, width=width))
+    terminal = Console(emoji=False)
+    width = max(terminal.width, _NARROWEST)
+    show(report, Console(file=text, emoji=False, force_terminal=terminal.is_terminal, width=width))
     return text.getvalue()
 
 

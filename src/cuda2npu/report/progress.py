@@ -76,7 +76,7 @@ class _Bar:
             TimeRemainingColumn,
         )
 
-        self._console = Console(file=stream)
+        self._console = Console(file=stream, emoji=False)
         self._progress = Progress(
             BarColumn(_BAR),
             MofNCompleteColumn(),

@@ -26,7 +26,7 @@ FIX = {
 
 def console() -> Console:
     """A console as wide as the terminal, or wide enough for a table in a pipe."""
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False, emoji=False)
 
 
 def print_rules(rules: Sequence[Rule]) -> None:

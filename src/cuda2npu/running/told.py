@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from rich.console import Console
+from rich.text import Text
 
 from cuda2npu.model import UsageError
 from cuda2npu.report import Output
@@ -36,7 +37,7 @@ def reported(stage: Callable[[Tell], _Report], errors: Console) -> _Report | int
             if not errors.is_terminal:
                 return stage(lambda _: None)
             with errors.status("starting") as status:
-                return stage(status.update)
+                return stage(lambda text: status.update(Text(text)))
     except RunError as error:
         if error.trace:
             say(errors, error.trace.rstrip())

@@ -34,7 +34,7 @@ def installed_release(options: Options) -> Options:
 
 def run_smoke(request: Request, as_json: bool, page: Path | None) -> int:
     """Run the stage and print what came of it; the exit code."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, emoji=False)
     with ExitStack() as stack:
         try:
             file = None if page is None else stack.enter_context(PageFile(page))
@@ -61,15 +61,16 @@ def _text(report: Report, as_json: bool, told: bool) -> str:
 
     # What cannot be written is told by Output, not by an error in the middle of a table.
     text = StringIO()
-    terminal = Console().is_terminal
-    width = max(Console().width, NARROWEST)
-    show(report, Console(file=text, force_terminal=terminal, width=width), told and terminal)
+    terminal = Console(emoji=False)
+    colored, width = terminal.is_terminal, max(terminal.width, NARROWEST)
+    console = Console(file=text, emoji=False, force_terminal=colored, width=width)
+    show(report, console, told and colored)
     return text.getvalue()
 
 
 def run_capture(request: Request, target: Path, force: bool) -> int:
     """Keep a reference; the exit code."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, emoji=False)
     report = reported(lambda tell: capture(request, target, force, tell), errors)
     if isinstance(report, int):
         return report
