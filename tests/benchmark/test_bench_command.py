@@ -119,6 +119,7 @@ def test_a_factory(folder: Path) -> None:
         (("train.py", "--device", "tpu"), "is none of npu, cuda, cpu"),
         (("train.py", "--inputs", "3"), "--inputs is for functions"),
         (("functions.py:step", "--", "x"), "a function is called without arguments"),
+        (("train.py", "--output", "train.py"), "--output train.py: the name has to end in .json"),
         (("train.py", "--output", "none/a.json"), "there is no folder none"),
         (("train.py", "--dry-run", "--output", "a.json"), "--dry-run tells no times"),
         (("train.py", "--compare", "a.json", "b.json"), "--compare takes two saved results"),

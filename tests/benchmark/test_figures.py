@@ -12,7 +12,7 @@ import pytest
 from benchmark.support import result
 from cuda2npu.benchmark import show
 from cuda2npu.benchmark.comparison import Ratio, compare
-from cuda2npu.benchmark.meter import Meter
+from cuda2npu.benchmark.meter import Call, Meter
 from cuda2npu.benchmark.result import read_result
 from cuda2npu.benchmark.spec import (
     CALL,
@@ -159,6 +159,33 @@ def test_inputs_of_an_iteration() -> None:
             meter.saw(call)
         meter.end()
     assert meter.shapes == {((one, 2),): 2, ((other, 1),): 1}
+    assert meter.varied
+
+
+ONE: Call = (((2, 3), "float32"),)
+OTHER: Call = (((4, 3), "float32"),)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "varied"),
+    [
+        ([[(ONE, 1)], [(ONE, 1), (ONE, 1)]], False),
+        ([[(ONE, 1)], [(OTHER, 1)]], True),
+        ([[(ONE, 1)], [(OTHER, 2)]], False),  # two modules in turn
+        ([[(ONE, 1)], [(ONE, 1), (OTHER, 2)]], False),
+        ([[(ONE, 1)], [(ONE, 1), (OTHER, 1)]], True),
+        ([[(ONE, 1), (OTHER, 1)], [(OTHER, 1), (ONE, 1)]], False),
+    ],
+)
+def test_a_module_gets_other_shapes(iterations: list[list[tuple[Call, int]]], varied: bool) -> None:
+    meter = Meter(Steps(), warmup=0, iterations=len(iterations))
+    first: list[tuple[Call, int]] = [(OTHER, 1), (ONE, 2)]  # which is not measured
+    for calls in (first, *iterations):
+        meter.begin()
+        for call, module in calls:
+            meter.saw(call, module)
+        meter.end()
+    assert meter.varied is varied
 
 
 def test_what_inputs_mean() -> None:
@@ -247,6 +274,7 @@ def test_a_result_is_read_as_it_was_saved(tmp_path: Path) -> None:
         ({"shapes": [{"calls": "x"}]}, "damaged: shapes"),
         ({"memory": {"allocated": -1}}, "damaged: memory"),
         ({"environment": {"torch": 2}}, "damaged: environment"),
+        ({"varied": 1}, "damaged: varied"),
         ({"simulated": True}, "damaged: simulated"),
     ],
 )
@@ -371,7 +399,7 @@ def test_shapes_that_vary() -> None:
         {"calls": ["32x64:float32 (4 calls)"], "iterations": 18},
         {"calls": ["7x64:float32"], "iterations": 2},
     ]
-    (word,) = result(shapes=kinds).warnings
+    (word,) = result(shapes=kinds, varied=True).warnings
     assert word.startswith("the inputs vary from one optimizer step to the other (2 kinds: ")
     assert "7x64:float32 in 2" in word
     found = compare(result(shapes=kinds), result(shapes=kinds[::-1]))
@@ -384,7 +412,7 @@ def test_numbers_of_calls_that_vary() -> None:
     found = result(shapes=[once, often])
     assert found.warnings == []
     word, _ = found.notes
-    assert word.startswith("the number of calls varies from one optimizer step to the other (2 ")
+    assert word.startswith("the calls vary from one optimizer step to the other (2 ")
     assert f"note: {word}" in show.result_text(found)
     both = compare(found, result(shapes=[once]))
     assert both.refusals == ()

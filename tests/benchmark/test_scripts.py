@@ -16,18 +16,8 @@ from cuda2npu.benchmark.spec import CALL, FUNCTION, STEP, Spec, Target, parse_in
 pytestmark = needs("torch")
 BATCH = "8x16:float32"
 FUNCTIONS = FIXTURES / "functions.py"
-LOOPS = (
-    "infer",
-    "accumulate",
-    "two",
-    "catch",
-    "keep",
-    "compiled",
-    "load",
-    "vary",
-    "gan",
-    "validate",
-)
+LOOPS = ("infer", "accumulate", "two", "catch", "keep", "compiled", "load", "vary", "gan",
+         "validate", "turns")  # fmt: skip
 CALLED = {
     "step": "",
     "prepared": "",
@@ -111,7 +101,7 @@ def test_types_of_parameters(records: dict[str, dict[str, Any]]) -> None:
 
 
 def test_shapes_that_vary(records: dict[str, dict[str, Any]]) -> None:
-    (word,) = varying(records["vary"]["shapes"], CALL)
+    (word,) = varying(records["vary"]["shapes"], records["vary"]["varied"], CALL)
     assert word.startswith("the inputs vary from one forward call to the other (3 kinds: ")
 
 
@@ -120,14 +110,15 @@ def test_shapes_that_vary(records: dict[str, dict[str, Any]]) -> None:
     [
         ("gan", "8x4:float32 and 8x16:float32 (2 calls) in 13; 8x4:float32 (2 calls) and"),
         ("validate", f"{BATCH} in 16; {BATCH} (4 calls) in 4"),
+        ("turns", f"8x4:float32 in 10; {BATCH} in 10"),
     ],
 )
-def test_the_number_of_calls_may_vary(
+def test_calls_may_vary_and_their_shapes_not(
     records: dict[str, dict[str, Any]], name: str, words: str
 ) -> None:
-    shapes = records[name]["shapes"]
-    assert varying(shapes, STEP) == []
-    (word,) = uneven(shapes, STEP)
+    shapes, varied = records[name]["shapes"], records[name]["varied"]
+    assert varying(shapes, varied, STEP) == []
+    (word,) = uneven(shapes, varied, STEP)
     assert words in word
     assert "compiles" not in word
 

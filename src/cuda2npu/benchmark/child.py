@@ -85,6 +85,7 @@ def finish(spec: Spec, clock: Clock, job: ScriptRun | FunctionRun, ended: dict[s
             "count": meter.count,
             "measured": meter.measured,
             "shapes": _readable(meter.shapes),
+            "varied": meter.varied,
             "dtypes": sorted(job.outermost.dtypes),
             "memory": clock.memory(),
             "simulated": simulated,

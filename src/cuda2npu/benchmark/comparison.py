@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cuda2npu.benchmark.result import Result, memory_name, once
+from cuda2npu.benchmark.result import Result, memory_name
 from cuda2npu.benchmark.statistics import unsteady
 
 
@@ -93,7 +93,8 @@ def _kinds(result: Result) -> set[str]:
 
 def _shapes(result: Result) -> set[str]:
     """What modules were called with, without types and however often."""
-    return {once(_untyped(call)) for each in result.shapes for call in each["calls"]}
+    calls = (_untyped(call) for each in result.shapes for call in each["calls"])
+    return {call.partition(" (")[0] for call in calls}
 
 
 def _told(names: set[str]) -> str:

@@ -28,7 +28,7 @@ class FunctionRun:
         self._spec = spec
         self.meter = Meter(clock, spec.warmup, spec.iterations)
         self._clock = clock
-        self.outermost = Outermost(lambda call: self.meter.saw(call))
+        self.outermost = Outermost(lambda *call: self.meter.saw(*call))
 
     def run(self) -> None:
         target = load(self._spec.target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from cuda2npu.benchmark.clock import Clock
@@ -26,6 +26,8 @@ class Meter:
         self._chained = chained
         self._begun: Any = None
         self._calls: Counter[Call] = Counter()
+        self._inputs: defaultdict[int, set[Call]] = defaultdict(set)
+        self._kinds: defaultdict[int, set[frozenset[Call]]] = defaultdict(set)
         self._spans: list[tuple[Any, Any]] = []
         self._first: tuple[Any, Any] | None = None
         self._region = self._wall = 0.0
@@ -52,10 +54,18 @@ class Meter:
         """What ran before the first iteration was no part of it."""
         if not self.count:
             self._begun = None
-            self._calls.clear()
+            self._clear()
 
-    def saw(self, call: Call) -> None:
+    def saw(self, call: Call, module: int = 0) -> None:
+        """``module`` is a number that tells it from others."""
         self._calls[call] += 1
+        self._inputs[module].add(call)
+
+    @property
+    def varied(self) -> bool:
+        """Whether one module got other shapes or types in one measured iteration than in another
+        that called it."""
+        return any(len(kinds) > 1 for kinds in self._kinds.values())
 
     def end(self) -> None:
         if self.full or self._begun is None:
@@ -68,9 +78,15 @@ class Meter:
         if self.count > self._before:
             self._spans.append(span)
             self.shapes[tuple(sorted(self._calls.items()))] += 1
-        self._calls.clear()
+            for module, calls in self._inputs.items():
+                self._kinds[module].add(frozenset(calls))
+        self._clear()
         if self.count in (1, self._before, self._all):
             self._between_parts()
+
+    def _clear(self) -> None:
+        self._calls.clear()
+        self._inputs.clear()
 
     def _between_parts(self) -> None:
         """After the first run, before the measured iterations and after the last."""

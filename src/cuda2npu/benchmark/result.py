@@ -47,6 +47,8 @@ class Result:
     """Of all measured iterations together, and of what the script does between them."""
     memory: dict[str, int]
     shapes: list[dict[str, Any]]
+    varied: bool
+    """Whether a module got other shapes or types in some iterations than in others."""
     dtypes: list[str]
     environment: dict[str, str]
     cuda2npu: str
@@ -68,13 +70,14 @@ class Result:
 
     @property
     def warnings(self) -> list[str]:
-        measured = short(len(self.latencies_ms), self.iterations)
-        return [*measured, *varying(self.shapes, self.unit), *unsteady(self.latencies_ms)]
+        missing = short(len(self.latencies_ms), self.iterations)
+        inputs = varying(self.shapes, self.varied, self.unit)
+        return [*missing, *inputs, *unsteady(self.latencies_ms)]
 
     @property
     def notes(self) -> list[str]:
         """What is worth knowing, and casts no doubt on the figures."""
-        return [*uneven(self.shapes, self.unit), *few(self.latencies_ms)]
+        return [*uneven(self.shapes, self.varied, self.unit), *few(self.latencies_ms)]
 
     def as_data(self) -> dict[str, Any]:
         """All of it, with what follows from it for whoever reads the file."""
@@ -95,9 +98,9 @@ def short(measured: int, asked: int) -> list[str]:
     return [f"only {measured} of {asked} iterations: then the script ended, or its --timeout"]
 
 
-def varying(shapes: list[dict[str, Any]], unit: str) -> list[str]:
-    """A word on inputs whose shapes or types were not the same in each iteration."""
-    if len({frozenset(map(once, each["calls"])) for each in shapes}) < 2:
+def varying(shapes: list[dict[str, Any]], varied: bool, unit: str) -> list[str]:
+    """A word on modules whose inputs had other shapes or types in some iterations."""
+    if not varied:
         return []
     return [
         f"the inputs vary from one {unit} to the other ({_kinds(shapes)}): an NPU compiles its "
@@ -106,20 +109,15 @@ def varying(shapes: list[dict[str, Any]], unit: str) -> list[str]:
     ]
 
 
-def uneven(shapes: list[dict[str, Any]], unit: str) -> list[str]:
-    """A word on iterations that differ only in how often they call what, as where a loop stops to
-    validate: nothing is compiled anew for that."""
-    if len(shapes) < 2 or varying(shapes, unit):
+def uneven(shapes: list[dict[str, Any]], varied: bool, unit: str) -> list[str]:
+    """A word on iterations that differ only in which modules they call and how often, as where a
+    loop stops to validate: nothing is compiled anew for that."""
+    if varied or len(shapes) < 2:
         return []
     return [
-        f"the number of calls varies from one {unit} to the other ({_kinds(shapes)}), their shapes "
-        "do not; the latencies of these kinds are told as one"
+        f"the calls vary from one {unit} to the other ({_kinds(shapes)}), the shapes that a module "
+        "gets do not; the latencies of these kinds are told together"
     ]
-
-
-def once(call: str) -> str:
-    """``8x32:float32 (2 calls)`` without the number of calls."""
-    return call.partition(" (")[0]
 
 
 def _kinds(shapes: list[dict[str, Any]]) -> str:
@@ -198,6 +196,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "memory": lambda v: isinstance(v, dict) and all(map(_is_count, v.values())),
     "shapes": lambda value: isinstance(value, list) and all(map(_is_shape, value)),
     "environment": lambda v: isinstance(v, dict) and _is_texts([*v, *v.values()]),
+    "varied": lambda value: isinstance(value, bool),
     "simulated": lambda value: value is False,
 }
 """What each part of a saved result must be; a latency may be 0, a time of all may not."""

@@ -71,6 +71,7 @@ class DryRun:
     """With the first run and those to warm up."""
     measured: int
     shapes: list[dict[str, Any]]
+    varied: bool
     dtypes: list[str]
     memory: dict[str, int]
     environment: dict[str, str]
@@ -79,11 +80,13 @@ class DryRun:
 
     @property
     def warnings(self) -> list[str]:
-        return [*short(self.measured, self.iterations), *varying(self.shapes, self.unit)]
+        missing = short(self.measured, self.iterations)
+        return [*missing, *varying(self.shapes, self.varied, self.unit)]
 
     @property
     def notes(self) -> list[str]:
-        return [*uneven(self.shapes, self.unit), *([SIMULATED] if self.simulated else [])]
+        simulated = [SIMULATED] if self.simulated else []
+        return [*uneven(self.shapes, self.varied, self.unit), *simulated]
 
 
 def bench(request: Request, tell: Tell = lambda _: None) -> Result | DryRun:
@@ -228,7 +231,8 @@ def _counted(record: Mapping[str, Any]) -> str:
 
 
 def _dry(spec: Spec, record: Mapping[str, Any]) -> DryRun:
-    kept = ("simulated", "unit", "count", "measured", "shapes", "dtypes", "memory", "environment")
+    kept = ("simulated", "unit", "count", "measured", "shapes", "varied", "dtypes", "memory",
+            "environment")  # fmt: skip
     return DryRun(
         spec.target.name,
         spec.device,
@@ -239,7 +243,7 @@ def _dry(spec: Spec, record: Mapping[str, Any]) -> DryRun:
 
 def _result(request: Request, spec: Spec, record: Mapping[str, Any]) -> Result:
     kept = ("sha256", "unit", "first_run_ms", "latencies_ms", "wall_s", "memory", "shapes",
-            "dtypes", "environment")  # fmt: skip
+            "varied", "dtypes", "environment")  # fmt: skip
     return Result(
         name=spec.target.name,
         arguments=list(spec.arguments),
