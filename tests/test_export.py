@@ -469,7 +469,7 @@ def test_a_module_that_returns_nothing(results: dict[str, Result]) -> None:
         (("nets:Conv", "--device", "cuda"), "--device cuda: is neither cpu nor npu"),
         (("nets:Conv", "--exporter", "jit"), "--exporter jit: is neither dynamo nor trace"),
         (("nets:Conv", "--soc", "H100"), "--soc H100: torch_npu knows no chip"),
-        (("nets:Conv", "--inputs", "a,b"), "--inputs a,b: is no input"),
+        (("nets:Conv", "--inputs", "1x3,b"), "--inputs b: is no input"),
         (("nets:Conv", "-o", "missing/a.onnx"), "--output missing/a.onnx: there is no folder"),
         (("nets:Conv", "--compile"), "nothing is compiled: atc of CANN is not on PATH"),
         (

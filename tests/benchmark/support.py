@@ -34,6 +34,7 @@ def result(**changes: object) -> Result:
         "wall_s": 0.25,
         "memory": {"allocated": 3 * 2**20, "reserved": 2**22},
         "shapes": [{"calls": ["32x64:float32"], "iterations": 20}],
+        "varied": False,
         "dtypes": ["float32"],
         "environment": {"python": "3.11.7", "torch": "2.13.0", "device": "A100"},
         "cuda2npu": "0.1.0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from benchmark.support import result
 from cuda2npu.benchmark import show
 from cuda2npu.benchmark.comparison import Ratio, compare
-from cuda2npu.benchmark.meter import Meter
+from cuda2npu.benchmark.meter import Call, Meter
 from cuda2npu.benchmark.result import read_result
 from cuda2npu.benchmark.spec import (
     CALL,
@@ -42,7 +43,7 @@ def test_summary_by_hand() -> None:
     found = summary([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
     assert (found.mean, found.least, found.most, found.p50) == (5, 2, 9, 4.5)
     assert found.deviation == pytest.approx((32 / 7) ** 0.5)
-    assert summary([3.0]).deviation == 0
+    assert summary([3.0]).deviation is None
 
 
 def test_the_order_does_not_matter() -> None:
@@ -56,11 +57,14 @@ def test_the_order_does_not_matter() -> None:
         ([10.0, 10.4] * 10, []),
         ([10.0] * 10 + [11.5] * 10, ["drift: the second half of the iterations is 15% slower"]),
         ([11.5] * 10 + [10.0] * 10, ["drift: the second half of the iterations is 13% faster"]),
-        ([10.0, 14.0] * 10, ["unsteady: the standard deviation is 17% of the mean"]),
+        ([10.0, 12.0] * 10, []),
+        ([10.0, 14.0] * 10, []),
+        ([10.0] * 95 + [900.0] * 5, []),
+        ([10.0] * 8 + [14.0] * 2, ["unsteady: one iteration in ten takes at least 40% longer"]),
         ([10.0, 30.0], ["unsteady"]),
         ([10.0], []),
         ([0.0] * 20, []),
-        ([0.0] * 11 + [1.0] * 9, ["unsteady"]),
+        ([0.0, 0.0, 0.0, 0.0, 1.0] * 4, ["unsteady: one iteration in ten takes longer than the"]),
     ],
 )
 def test_unsteady(values: list[float], words: list[str]) -> None:
@@ -120,6 +124,22 @@ def test_steps_follow_one_another() -> None:
     assert meter.times()["latencies_ms"] == [1, 1, 1]
 
 
+def test_what_ran_before_the_first_iteration() -> None:
+    clock = Steps()
+    meter = Meter(clock, warmup=0, iterations=2, chained=True)
+    meter.begin()
+    meter.saw((((9, 9), "float32"),))
+    for _ in range(50):
+        clock.mark()
+    meter.forget()
+    for _ in range(3):
+        meter.begin()
+        meter.end()
+        meter.forget()  # an optimizer that is made later takes nothing away
+    assert meter.times()["first_run_ms"] == 1
+    assert (meter.full, meter.measured) == (True, 2)
+
+
 def test_a_script_that_ends_before() -> None:
     clock = Steps()
     meter = Meter(clock, warmup=0, iterations=9, chained=True)
@@ -139,6 +159,33 @@ def test_inputs_of_an_iteration() -> None:
             meter.saw(call)
         meter.end()
     assert meter.shapes == {((one, 2),): 2, ((other, 1),): 1}
+    assert meter.varied
+
+
+ONE: Call = (((2, 3), "float32"),)
+OTHER: Call = (((4, 3), "float32"),)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "varied"),
+    [
+        ([[(ONE, 1)], [(ONE, 1), (ONE, 1)]], False),
+        ([[(ONE, 1)], [(OTHER, 1)]], True),
+        ([[(ONE, 1)], [(OTHER, 2)]], False),  # two modules in turn
+        ([[(ONE, 1)], [(ONE, 1), (OTHER, 2)]], False),
+        ([[(ONE, 1)], [(ONE, 1), (OTHER, 1)]], True),
+        ([[(ONE, 1), (OTHER, 1)], [(OTHER, 1), (ONE, 1)]], False),
+    ],
+)
+def test_a_module_gets_other_shapes(iterations: list[list[tuple[Call, int]]], varied: bool) -> None:
+    meter = Meter(Steps(), warmup=0, iterations=len(iterations))
+    first: list[tuple[Call, int]] = [(OTHER, 1), (ONE, 2)]  # which is not measured
+    for calls in (first, *iterations):
+        meter.begin()
+        for call, module in calls:
+            meter.saw(call, module)
+        meter.end()
+    assert meter.varied is varied
 
 
 def test_what_inputs_mean() -> None:
@@ -227,6 +274,7 @@ def test_a_result_is_read_as_it_was_saved(tmp_path: Path) -> None:
         ({"shapes": [{"calls": "x"}]}, "damaged: shapes"),
         ({"memory": {"allocated": -1}}, "damaged: memory"),
         ({"environment": {"torch": 2}}, "damaged: environment"),
+        ({"varied": 1}, "damaged: varied"),
         ({"simulated": True}, "damaged: simulated"),
     ],
 )
@@ -271,6 +319,28 @@ def test_ratios_are_b_to_a() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("b", "words"),
+    [
+        (165.3, "B takes about 170 times as long as A"),
+        (0.43, "A takes about 2.3 times as long as B"),
+        (1.04, "about the same"),
+        (12345.0, "B takes about 12,000 times as long as A"),
+    ],
+)
+def test_rough_ratios(b: float, words: str) -> None:
+    assert Ratio("latency p50", 1, b, "ms", "takes {} times as long as", True).in_words() == words
+
+
+def test_ratios_of_what_is_unsteady_are_rough() -> None:
+    found = compare(result(), result(**{**NPU, "latencies_ms": [20.0, 20.0, 20.0, 30.0] * 5}))
+    rough = {(ratio.what, ratio.unit) for ratio in found.ratios if ratio.rough}
+    assert {("latency p50", "ms"), ("throughput", "samples/s"), ("first run", "ms")} <= rough
+    assert not any(unit == "bytes" for _, unit in rough)
+    steady = compare(result(), result(**NPU))
+    assert [ratio.what for ratio in steady.ratios if ratio.rough] == ["first run"]
+
+
 def test_the_ratio_of_nothing() -> None:
     assert Ratio("latency p50", 0, 1, "ms", "").in_words() == "no ratio: one of them is 0"
 
@@ -279,6 +349,7 @@ def test_the_ratio_of_nothing() -> None:
     ("changes", "words"),
     [
         ({"name": "eval.py", "sha256": "b" * 64}, "different scripts: train.py and eval.py"),
+        ({"name": "os:getpid", "sha256": ""}, "different scripts: train.py and os:getpid"),
         ({"unit": CALL}, "one iteration is one optimizer step in A, one forward call in B"),
         ({"batch": 64}, "--batch is 32 in A, 64 in B"),
         ({"batch": None}, "--batch is 32 in A, not given in B"),
@@ -318,16 +389,36 @@ def test_what_is_warned_of(changes: dict[str, object], words: str) -> None:
     assert [text for text in found.warnings if text.startswith(words)]
 
 
+def test_two_functions_without_a_file() -> None:
+    found = compare(result(name="time:time", sha256=""), result(name="os:getpid", sha256=""))
+    assert found.refusals == ("different scripts: time:time and os:getpid",)
+
+
 def test_shapes_that_vary() -> None:
     kinds = [
         {"calls": ["32x64:float32 (4 calls)"], "iterations": 18},
         {"calls": ["7x64:float32"], "iterations": 2},
     ]
-    (word,) = result(shapes=kinds).warnings
+    (word,) = result(shapes=kinds, varied=True).warnings
     assert word.startswith("the inputs vary from one optimizer step to the other (2 kinds: ")
     assert "7x64:float32 in 2" in word
     found = compare(result(shapes=kinds), result(shapes=kinds[::-1]))
     assert found.refusals == (), "the same kinds, whichever comes first"
+
+
+def test_numbers_of_calls_that_vary() -> None:
+    once = {"calls": ["32x64:float32"], "iterations": 19}
+    often = {"calls": ["32x64:float32 (5 calls)"], "iterations": 1}
+    found = result(shapes=[once, often])
+    assert found.warnings == []
+    word, _ = found.notes
+    assert word.startswith("the calls vary from one optimizer step to the other (2 ")
+    assert f"note: {word}" in show.result_text(found)
+    both = compare(found, result(shapes=[once]))
+    assert both.refusals == ()
+    assert [text for text in both.warnings if text.startswith("not the same kinds of iterations")]
+    other = compare(result(shapes=[often]), result(shapes=[once]))
+    assert other.refusals == ("different numbers of calls: 32x64 (5 calls) in A, 32x64 in B",)
 
 
 @pytest.mark.parametrize(
@@ -336,6 +427,17 @@ def test_shapes_that_vary() -> None:
 )
 def test_times_are_read_easily(value: float, text: str) -> None:
     assert show.milliseconds(value) == text
+
+
+def test_few_values() -> None:
+    one = result(latencies_ms=[3.0], iterations=1)
+    text = show.result_text(one)
+    assert "latency      3 ms" in text
+    assert not re.search("±|p99", text)
+    assert "note: one value has no percentiles" in text
+    assert json.loads(json.dumps(one.as_data()))["latency_ms"]["deviation"] is None
+    assert result().notes == ["p99 of 20 values says little more than the largest of them"]
+    assert result(latencies_ms=[3.0, 4.0] * 50, iterations=100).notes == []
 
 
 def test_sizes() -> None:

@@ -10,13 +10,14 @@ import pytest
 from needs import needs
 
 from benchmark.support import FIXTURES, measured
-from cuda2npu.benchmark.result import varying
+from cuda2npu.benchmark.result import uneven, varying
 from cuda2npu.benchmark.spec import CALL, FUNCTION, STEP, Spec, Target, parse_inputs
 
 pytestmark = needs("torch")
 BATCH = "8x16:float32"
 FUNCTIONS = FIXTURES / "functions.py"
-LOOPS = ("infer", "accumulate", "two", "catch", "keep", "compiled", "load", "vary")
+LOOPS = ("infer", "accumulate", "two", "catch", "keep", "compiled", "load", "vary", "gan",
+         "validate", "turns")  # fmt: skip
 CALLED = {
     "step": "",
     "prepared": "",
@@ -25,6 +26,9 @@ CALLED = {
     "nothing": "",
     "weights": "",
     "asks": "3",
+    "build": "",
+    "named_inputs": "",
+    **dict.fromkeys(("later", "items", "streams", "makes_items", "gives_a_class", "Settings"), ""),
 }
 """Functions, and what they are to be called with."""
 
@@ -42,8 +46,11 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     for name, inputs in CALLED.items():
         target = Target(str(FUNCTIONS), name)
         specs[name] = _spec(target, base / name, inputs=inputs)
+    build = Target(str(FUNCTIONS), "build")
+    specs["other inputs"] = _spec(build, base / "other inputs", inputs="2x16,2x16")
     specs["factory"] = _spec(Target(str(FUNCTIONS), "model"), base / "factory")
     specs["no factory"] = _spec(Target(str(FUNCTIONS), "step"), base / "no factory", inputs="3")
+    specs["built in"] = _spec(Target("time", "time"), base / "built in")
     specs["no module"] = _spec(Target("nowhere", "step"), base / "no module")
     return measured(specs)
 
@@ -62,6 +69,9 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         ("prepared", FUNCTION, []),
         ("model", FUNCTION, ["4x64:bfloat16"]),
         ("embedding", FUNCTION, ["2x5:int64"]),
+        ("build", FUNCTION, [f"{BATCH}, {BATCH}"]),
+        ("other inputs", FUNCTION, ["2x16:float32, 2x16:float32"]),
+        ("named_inputs", FUNCTION, ["8x16:float64"]),
     ],
 )
 def test_iterations(
@@ -78,6 +88,11 @@ def test_iterations(
     assert found["sha256"] == sha256(file.read_bytes()).hexdigest()
 
 
+def test_a_function_without_a_file(records: dict[str, dict[str, Any]]) -> None:
+    found = records["built in"]
+    assert (found["measured"], found["sha256"]) == (20, "")
+
+
 def test_types_of_parameters(records: dict[str, dict[str, Any]]) -> None:
     types = {name: records[name]["dtypes"] for name in ("infer", "compiled", "model", "step")}
     assert types == {
@@ -86,8 +101,26 @@ def test_types_of_parameters(records: dict[str, dict[str, Any]]) -> None:
 
 
 def test_shapes_that_vary(records: dict[str, dict[str, Any]]) -> None:
-    (word,) = varying(records["vary"]["shapes"], CALL)
+    (word,) = varying(records["vary"]["shapes"], records["vary"]["varied"], CALL)
     assert word.startswith("the inputs vary from one forward call to the other (3 kinds: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gan", "8x4:float32 and 8x16:float32 (2 calls) in 13; 8x4:float32 (2 calls) and"),
+        ("validate", f"{BATCH} in 16; {BATCH} (4 calls) in 4"),
+        ("turns", f"8x4:float32 in 10; {BATCH} in 10"),
+    ],
+)
+def test_calls_may_vary_and_their_shapes_not(
+    records: dict[str, dict[str, Any]], name: str, words: str
+) -> None:
+    shapes, varied = records[name]["shapes"], records[name]["varied"]
+    assert varying(shapes, varied, STEP) == []
+    (word,) = uneven(shapes, varied, STEP)
+    assert words in word
+    assert "compiles" not in word
 
 
 def test_a_script_that_is_too_short(records: dict[str, dict[str, Any]]) -> None:
@@ -105,6 +138,12 @@ def test_a_script_that_is_too_short(records: dict[str, dict[str, Any]]) -> None:
         ("weights", "BenchError", "is a Tensor, which cannot be called"),
         ("no factory", "BenchError", "--inputs is for a factory"),
         ("no module", "UsageError", "nowhere: no such module, seen from"),
+        ("later", "BenchError", "gives back an object of type coroutine, which"),
+        ("items", "BenchError", "gives back an object of type generator, which"),
+        ("streams", "BenchError", "gives back an object of type async_generator, which"),
+        ("makes_items", "BenchError", "gives back an object of type generator, which"),
+        ("gives_a_class", "BenchError", "gives back the class Linear"),
+        ("Settings", "BenchError", "is a class whose objects cannot be called"),
         ("asks", "TypeError", "missing 1 required positional argument: 'more'"),
     ],
 )

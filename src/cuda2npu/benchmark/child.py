@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +85,7 @@ def finish(spec: Spec, clock: Clock, job: ScriptRun | FunctionRun, ended: dict[s
             "count": meter.count,
             "measured": meter.measured,
             "shapes": _readable(meter.shapes),
+            "varied": meter.varied,
             "dtypes": sorted(job.outermost.dtypes),
             "memory": clock.memory(),
             "simulated": simulated,
@@ -122,11 +122,11 @@ def _simulated() -> bool:
 
 
 def _digest(spec: Spec) -> str:
-    """Of the file that is measured; of a module, the one it was loaded from."""
+    """Of the file that is measured; of a module, the one it was loaded from, if there is one."""
     if spec.target.is_file:
         return digest(Path(spec.target.place))
-    found = find_spec(spec.target.place)
-    return digest(Path(found.origin)) if found is not None and found.origin else ""
+    file = getattr(sys.modules.get(spec.target.place), "__file__", None)
+    return digest(Path(file)) if file and Path(file).is_file() else ""
 
 
 def _forget_in_forks(job: ScriptRun | FunctionRun) -> None:

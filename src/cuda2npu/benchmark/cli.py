@@ -35,7 +35,7 @@ Batch = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Samples in an iteration, for samples/s.")
 ]
 Inputs = Annotated[
-    str,
+    list[str] | None,
     typer.Option(metavar="SHAPES", help="What a factory's module is called with: 8x64:float16,…"),
 ]
 Timeout = Annotated[float, typer.Option(metavar="S", min=1, help="Seconds that the run may take.")]
@@ -58,7 +58,7 @@ def bench(
     warmup: Warmup = 10,
     iterations: Iterations = 100,
     batch: Batch = None,
-    inputs: Inputs = "",
+    inputs: Inputs = None,
     timeout: Timeout = 600.0,
     dry_run: Dry = False,
     compare: Compare = None,
@@ -78,14 +78,22 @@ def bench(
                 "--compare takes two saved results; no script, --output or --dry-run goes with it"
             )
         raise typer.Exit(run_compare(*compare, as_json, report))
-    if target is None:
+    if not target:
         _usage("name a script or a function, or --compare A.json B.json")
     if dry_run and (output is not None or report is not None):
         _usage("--dry-run tells no times, so that there is nothing for --output and --report")
     from cuda2npu.benchmark.stage import Request
 
     request = Request(
-        target, tuple(arguments or ()), device, warmup, iterations, batch, inputs, timeout, dry_run
+        target,
+        tuple(arguments or ()),
+        device,
+        warmup,
+        iterations,
+        batch,
+        ",".join(inputs or ()),
+        timeout,
+        dry_run,
     )
     raise typer.Exit(run_bench(request, as_json, output, report))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from cuda2npu.benchmark.clock import Clock
@@ -26,12 +26,15 @@ class Meter:
         self._chained = chained
         self._begun: Any = None
         self._calls: Counter[Call] = Counter()
+        self._inputs: defaultdict[int, set[Call]] = defaultdict(set)
+        self._kinds: defaultdict[int, set[frozenset[Call]]] = defaultdict(set)
         self._spans: list[tuple[Any, Any]] = []
         self._first: tuple[Any, Any] | None = None
         self._region = self._wall = 0.0
         self.count = 0
         self.shapes: Counter[tuple[tuple[Call, int], ...]] = Counter()
-        """What the modules of a measured iteration were called with, and how many were alike."""
+        """What the modules of a measured iteration were called with, in whatever order: how many
+        there were of each kind."""
 
     @property
     def full(self) -> bool:
@@ -47,8 +50,22 @@ class Meter:
                 self._clock.synchronize()
             self._begun = self._clock.mark()
 
-    def saw(self, call: Call) -> None:
+    def forget(self) -> None:
+        """What ran before the first iteration was no part of it."""
+        if not self.count:
+            self._begun = None
+            self._clear()
+
+    def saw(self, call: Call, module: int = 0) -> None:
+        """``module`` is a number that tells it from others."""
         self._calls[call] += 1
+        self._inputs[module].add(call)
+
+    @property
+    def varied(self) -> bool:
+        """Whether one module got other shapes or types in one measured iteration than in another
+        that called it."""
+        return any(len(kinds) > 1 for kinds in self._kinds.values())
 
     def end(self) -> None:
         if self.full or self._begun is None:
@@ -60,10 +77,16 @@ class Meter:
             self._first = span
         if self.count > self._before:
             self._spans.append(span)
-            self.shapes[tuple(self._calls.items())] += 1
-        self._calls.clear()
+            self.shapes[tuple(sorted(self._calls.items()))] += 1
+            for module, calls in self._inputs.items():
+                self._kinds[module].add(frozenset(calls))
+        self._clear()
         if self.count in (1, self._before, self._all):
             self._between_parts()
+
+    def _clear(self) -> None:
+        self._calls.clear()
+        self._inputs.clear()
 
     def _between_parts(self) -> None:
         """After the first run, before the measured iterations and after the last."""

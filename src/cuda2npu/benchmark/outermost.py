@@ -22,7 +22,7 @@ class Outermost:
 
     def __init__(
         self,
-        before: Callable[[Call], None] = lambda _: None,
+        before: Callable[[Call, int], None] = lambda *_: None,
         after: Callable[[], None] = lambda: None,
     ) -> None:
         self._before, self._after = before, after
@@ -56,7 +56,7 @@ class Outermost:
     def close(self) -> None:
         """Tell no more."""
         self.settle()
-        self._before, self._after = lambda _: None, lambda: None
+        self._before, self._after = lambda *_: None, lambda: None
 
     def _found(self, module: Any, inputs: Any) -> None:
         if torch.compiler.is_compiling() or self._depth or module in self._known:
@@ -101,7 +101,8 @@ class Outermost:
         self._depth += 1
         if self._depth == 1:
             tensors = (tensor for _, tensor in flatten((inputs, options)))
-            self._before(tuple((tuple(t.shape), _name(t.dtype)) for t in tensors))
+            call = tuple((tuple(t.shape), _name(t.dtype)) for t in tensors)
+            self._before(call, id(module))
 
     def _leave(self, *_: object) -> None:
         if torch.compiler.is_compiling() or not self._depth:

@@ -37,7 +37,7 @@ def result_page(result: Result) -> str:
         f"<p>{escape(where(result.device, result.environment))}. "
         f"{escape(plural(len(result.latencies_ms), result.unit))}, after the first and "
         f"{result.warmup} to warm up.</p>",
-        _warnings(result.warnings),
+        _warnings([*result.warnings, *result.notes]),
         table(("figure", "value"), result_rows(result)),
         f"<h2>Latency of each {escape(result.unit)}, ms</h2>",
         line_chart("latencies", "Latency of each iteration", [curve], result.unit, 0.0),
@@ -134,8 +134,9 @@ def _both(found: Comparison) -> list[tuple[str, str, str]]:
 
 
 def _facts(result: Result) -> list[tuple[str, str]]:
+    digest = f"sha256 {result.sha256[:12]}…" if result.sha256 else "built into Python"
     return [
-        ("file", f"{result.name}, sha256 {result.sha256[:12]}…"),
+        ("file", f"{result.name}, {digest}"),
         ("arguments", " ".join(result.arguments) or "none"),
         ("parameters", " and ".join(result.dtypes) or "unknown"),
         ("warm-up, iterations", f"{result.warmup}, {result.iterations}"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda2npu.benchmark.spec import CALL, FUNCTION, STEP, BenchError
-from cuda2npu.benchmark.statistics import Summary, summary, unsteady
+from cuda2npu.benchmark.statistics import Summary, few, summary, unsteady
 
 FORMAT = "cuda2npu-bench"
 VERSION = 1
@@ -29,7 +29,7 @@ class Result:
     name: str
     """The script or function."""
     sha256: str
-    """Of its file."""
+    """Of its file; empty where it is built into Python."""
     arguments: list[str]
     device: str
     """``npu``, ``cuda`` or ``cpu``."""
@@ -47,6 +47,8 @@ class Result:
     """Of all measured iterations together, and of what the script does between them."""
     memory: dict[str, int]
     shapes: list[dict[str, Any]]
+    varied: bool
+    """Whether a module got other shapes or types in some iterations than in others."""
     dtypes: list[str]
     environment: dict[str, str]
     cuda2npu: str
@@ -68,8 +70,14 @@ class Result:
 
     @property
     def warnings(self) -> list[str]:
-        measured = short(len(self.latencies_ms), self.iterations)
-        return [*measured, *varying(self.shapes, self.unit), *unsteady(self.latencies_ms)]
+        missing = short(len(self.latencies_ms), self.iterations)
+        inputs = varying(self.shapes, self.varied, self.unit)
+        return [*missing, *inputs, *unsteady(self.latencies_ms)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What is worth knowing, and casts no doubt on the figures."""
+        return [*uneven(self.shapes, self.varied, self.unit), *few(self.latencies_ms)]
 
     def as_data(self) -> dict[str, Any]:
         """All of it, with what follows from it for whoever reads the file."""
@@ -78,6 +86,7 @@ class Result:
             "iterations_per_s": self.per_second,
             "samples_per_s": self.samples_per_second,
             "warnings": self.warnings,
+            "notes": self.notes,
         }
         return {"format": FORMAT, "version": VERSION, **asdict(self), **derived}
 
@@ -89,19 +98,34 @@ def short(measured: int, asked: int) -> list[str]:
     return [f"only {measured} of {asked} iterations: then the script ended, or its --timeout"]
 
 
-def varying(shapes: list[dict[str, Any]], unit: str) -> list[str]:
-    """A word on inputs that were not the same in each iteration."""
-    if len(shapes) < 2:
+def varying(shapes: list[dict[str, Any]], varied: bool, unit: str) -> list[str]:
+    """A word on modules whose inputs had other shapes or types in some iterations."""
+    if not varied:
         return []
+    return [
+        f"the inputs vary from one {unit} to the other ({_kinds(shapes)}): an NPU compiles its "
+        "operators anew for each new shape, and such figures say little; fix the shapes (pad, "
+        "drop_last=True)"
+    ]
+
+
+def uneven(shapes: list[dict[str, Any]], varied: bool, unit: str) -> list[str]:
+    """A word on iterations that differ only in which modules they call and how often, as where a
+    loop stops to validate: nothing is compiled anew for that."""
+    if varied or len(shapes) < 2:
+        return []
+    return [
+        f"the calls vary from one {unit} to the other ({_kinds(shapes)}), the shapes that a module "
+        "gets do not; the latencies of these kinds are told together"
+    ]
+
+
+def _kinds(shapes: list[dict[str, Any]]) -> str:
     told = "; ".join(
         f"{' and '.join(each['calls']) or 'no module called'} in {each['iterations']}"
         for each in shapes[:3]
     )
-    return [
-        f"the inputs vary from one {unit} to the other ({len(shapes)} kinds: {told}"
-        f"{'; …' if len(shapes) > 3 else ''}): an NPU compiles its operators anew for each new "
-        "shape, and such figures say little; fix the shapes (pad, drop_last=True)"
-    ]
+    return f"{len(shapes)} kinds: {told}{'; …' if len(shapes) > 3 else ''}"
 
 
 def memory_name(kind: str) -> str:
@@ -172,6 +196,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "memory": lambda v: isinstance(v, dict) and all(map(_is_count, v.values())),
     "shapes": lambda value: isinstance(value, list) and all(map(_is_shape, value)),
     "environment": lambda v: isinstance(v, dict) and _is_texts([*v, *v.values()]),
+    "varied": lambda value: isinstance(value, bool),
     "simulated": lambda value: value is False,
 }
 """What each part of a saved result must be; a latency may be 0, a time of all may not."""

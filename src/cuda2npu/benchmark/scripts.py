@@ -60,15 +60,16 @@ class ScriptRun:
     def _new_optimizer(self, optimizer: Any) -> None:
         """What was called before belongs to no step."""
         self._optimizers.append(optimizer)
+        self._steps.forget()
         self.outermost.look()
 
-    def _before_call(self, call: Call) -> None:
+    def _before_call(self, call: Call, module: int) -> None:
         if torch.is_grad_enabled():  # no evaluation before the first step
             self._steps.begin()
-        self._steps.saw(call)
+        self._steps.saw(call, module)
         if not self._taken:
             self._calls.begin()
-            self._calls.saw(call)
+            self._calls.saw(call, module)
 
     def _after_call(self) -> None:
         if self._taken:

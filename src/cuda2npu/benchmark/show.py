@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cuda2npu.benchmark.comparison import Comparison, Ratio
 from cuda2npu.benchmark.result import Result
-from cuda2npu.benchmark.stage import SIMULATED, DryRun
+from cuda2npu.benchmark.stage import DryRun
 from cuda2npu.report import plural, printable
 
 
@@ -51,6 +51,7 @@ def result_text(result: Result) -> str:
         "warm up",
         *(f"  {name:<12} {text}" for name, text in result_rows(result)),
         *(f"warning: {word}" for word in result.warnings),
+        *(f"note: {word}" for word in result.notes),
     ]
     return _text(lines)
 
@@ -59,15 +60,18 @@ def result_rows(result: Result) -> Iterator[tuple[str, str]]:
     s = result.summary
     yield "inputs", inputs(result.shapes)
     yield "first run", f"{milliseconds(result.first_run_ms)}, with what is compiled then"
-    yield (
-        "latency",
-        f"p50 {milliseconds(s.p50)}, p90 {milliseconds(s.p90)}, p99 {milliseconds(s.p99)}",
-    )
-    yield (
-        "",
-        f"mean {milliseconds(s.mean)} ± {milliseconds(s.deviation)}, "
-        f"min {milliseconds(s.least)}, max {milliseconds(s.most)}",
-    )
+    if s.deviation is None:
+        yield "latency", milliseconds(s.mean)
+    else:
+        yield (
+            "latency",
+            f"p50 {milliseconds(s.p50)}, p90 {milliseconds(s.p90)}, p99 {milliseconds(s.p99)}",
+        )
+        yield (
+            "",
+            f"mean {milliseconds(s.mean)} ± {milliseconds(s.deviation)}, "
+            f"min {milliseconds(s.least)}, max {milliseconds(s.most)}",
+        )
     speed = per_second(result.per_second, f"{result.unit}s/s")
     if result.samples_per_second is not None:
         speed += f", {per_second(result.samples_per_second, 'samples/s')}"
@@ -93,9 +97,8 @@ def dry_text(run: DryRun) -> str:
         f"  {'inputs':<12} {inputs(run.shapes)}",
         f"  {'peak memory':<12} {memory(run.memory)}",
         *(f"warning: {word}" for word in run.warnings),
+        *(f"note: {word}" for word in run.notes),
     ]
-    if run.simulated:
-        lines.append(f"note: {SIMULATED}")
     return _text(lines)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from cuda2npu import __version__
 from cuda2npu.benchmark.child import BOOTSTRAP
-from cuda2npu.benchmark.result import Result, short, varying
+from cuda2npu.benchmark.result import Result, short, uneven, varying
 from cuda2npu.benchmark.spec import DEVICES, BenchError, Spec, parse_inputs, parse_target
 from cuda2npu.model import UsageError
 from cuda2npu.running.devices import has_gpu, has_npu
@@ -71,6 +71,7 @@ class DryRun:
     """With the first run and those to warm up."""
     measured: int
     shapes: list[dict[str, Any]]
+    varied: bool
     dtypes: list[str]
     memory: dict[str, int]
     environment: dict[str, str]
@@ -79,7 +80,13 @@ class DryRun:
 
     @property
     def warnings(self) -> list[str]:
-        return [*short(self.measured, self.iterations), *varying(self.shapes, self.unit)]
+        missing = short(self.measured, self.iterations)
+        return [*missing, *varying(self.shapes, self.varied, self.unit)]
+
+    @property
+    def notes(self) -> list[str]:
+        simulated = [SIMULATED] if self.simulated else []
+        return [*uneven(self.shapes, self.varied, self.unit), *simulated]
 
 
 def bench(request: Request, tell: Tell = lambda _: None) -> Result | DryRun:
@@ -183,7 +190,9 @@ def _failed(spec: Spec, record: Mapping[str, Any], ended: Ended) -> BenchError:
     if error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does
         return ScriptError(f"{spec.target.name}: {kind}", ended.output)
     trace = own_frames(error["text"])
-    return ScriptError(f"{_place(error, trace) or spec.target.name}: {kind}", trace)
+    printed = own_frames(ended.output)
+    shown = printed if trace.strip() in printed else f"{printed}\n{trace}".lstrip()
+    return ScriptError(f"{_place(error, trace) or spec.target.name}: {kind}", shown)
 
 
 def _place(error: Mapping[str, Any], trace: str) -> str:
@@ -222,7 +231,8 @@ def _counted(record: Mapping[str, Any]) -> str:
 
 
 def _dry(spec: Spec, record: Mapping[str, Any]) -> DryRun:
-    kept = ("simulated", "unit", "count", "measured", "shapes", "dtypes", "memory", "environment")
+    kept = ("simulated", "unit", "count", "measured", "shapes", "varied", "dtypes", "memory",
+            "environment")  # fmt: skip
     return DryRun(
         spec.target.name,
         spec.device,
@@ -233,7 +243,7 @@ def _dry(spec: Spec, record: Mapping[str, Any]) -> DryRun:
 
 def _result(request: Request, spec: Spec, record: Mapping[str, Any]) -> Result:
     kept = ("sha256", "unit", "first_run_ms", "latencies_ms", "wall_s", "memory", "shapes",
-            "dtypes", "environment")  # fmt: skip
+            "varied", "dtypes", "environment")  # fmt: skip
     return Result(
         name=spec.target.name,
         arguments=list(spec.arguments),

@@ -7,20 +7,23 @@ from math import floor
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
-UNSTEADY = 0.10
-"""A standard deviation over this share of the mean is pointed out."""
+UNSTEADY = 0.25
+"""A p90 that is over the median by more than this share of it is pointed out. A single iteration
+that was held up, which the standard deviation would tell of, is usual on any machine."""
 DRIFT = 0.10
 """So is a second half whose median is off that of the first by more than this share of it."""
 _HALVES = 10
 """Fewer latencies have no halves to compare."""
+_HUNDREDTH = 100
+"""Of fewer latencies, p99 lies between the two largest."""
 
 
 class Summary(NamedTuple):
     """In the unit of the values."""
 
     mean: float
-    deviation: float
-    """Of a sample: the squares are divided by the number of values less one."""
+    deviation: float | None
+    """Of a sample: the squares are divided by the number of values less one. One has none."""
     least: float
     p50: float
     p90: float
@@ -45,7 +48,7 @@ def summary(values: Sequence[float]) -> Summary:
     ordered = sorted(values)
     return Summary(
         fmean(ordered),
-        stdev(ordered) if len(ordered) > 1 else 0.0,
+        stdev(ordered) if len(ordered) > 1 else None,
         ordered[0],
         percentile(ordered, 50),
         percentile(ordered, 90),
@@ -58,10 +61,11 @@ def unsteady(values: Sequence[float]) -> list[str]:
     """Why the figures should not be trusted as they are, in words."""
     found = []
     figures = summary(values)
-    if figures.deviation > UNSTEADY * figures.mean:
+    if figures.p90 - figures.p50 > UNSTEADY * figures.p50:
+        more = f"at least {figures.p90 / figures.p50 - 1:.0%} " if figures.p50 else ""
         found.append(
-            f"unsteady: the standard deviation is {figures.deviation / figures.mean:.0%} of the "
-            "mean; look at p50 rather than at the mean, and measure on a quiet machine"
+            f"unsteady: one iteration in ten takes {more}longer than the median; look at p50 "
+            "rather than at the mean, and measure on a quiet machine"
         )
     if len(values) >= _HALVES:
         half = len(values) // 2
@@ -73,3 +77,12 @@ def unsteady(values: Sequence[float]) -> list[str]:
                 f"{how} than the first (medians); warm up longer (--warmup)"
             )
     return found
+
+
+def few(values: Sequence[float]) -> list[str]:
+    """What so few values cannot tell."""
+    if len(values) == 1:
+        return ["one value has no percentiles and no deviation; --iterations 100 gives them"]
+    if len(values) < _HUNDREDTH:
+        return [f"p99 of {len(values)} values says little more than the largest of them"]
+    return []

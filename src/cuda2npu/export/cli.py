@@ -29,7 +29,7 @@ Target = Annotated[
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option(metavar="SHAPE", help="1x3x224x224:float32, ids=1x16:int64:30522; repeated."),
+    typer.Option(metavar="SHAPE", help="1x3x224x224:float32,ids=1x16:int64:30522, or repeated."),
 ]
 Dynamic = Annotated[
     list[str] | None,
@@ -101,7 +101,7 @@ def export(
         tuple(arguments or ()),
         str(output or ("" if ":" not in target else _FILE)),
         device=device,
-        inputs=tuple(inputs or ()),
+        inputs=tuple(part for text in inputs or () for part in text.split(",")),
         dynamic=tuple(dynamic or ()),
         sizes=tuple(sizes or ()),
         opset=_OPSET if opset is None else opset,

@@ -21,8 +21,8 @@ from cuda2npu.export import graph
 from cuda2npu.export.arguments import Call
 from cuda2npu.export.examine import branches_found, examine
 from cuda2npu.export.spec import CHANGED, DYNAMO, TRACE, Exported, Finding, Result, Spec
-from cuda2npu.export.target import call_arguments
 from cuda2npu.running.source import digest
+from cuda2npu.running.tensors import call_arguments
 
 
 class Observer:

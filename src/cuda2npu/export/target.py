@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from cuda2npu.export.spec import Spec
 from cuda2npu.model import UsageError
 from cuda2npu.running.inputs import drawn
 from cuda2npu.running.named import named
+from cuda2npu.running.tensors import call_arguments
 
 FORMS = "a module, a class of one, or a function without arguments that returns (module, inputs)"
 
@@ -40,15 +40,3 @@ def _made(found: Any, target: str) -> tuple[Any, Any]:
     if isinstance(made, tuple) and len(made) == 2:
         return made
     return made, None
-
-
-def call_arguments(
-    inputs: Any, kwargs: Mapping[str, Any] | None = None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments, as ``torch.onnx.export`` reads its ``args``."""
-    if isinstance(inputs, Mapping):
-        return (), {**inputs, **(kwargs or {})}
-    args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    if not kwargs and args and isinstance(args[-1], Mapping):
-        return args[:-1], dict(args[-1])
-    return args, dict(kwargs or {})

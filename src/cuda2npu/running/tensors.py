@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 import torch
 
@@ -33,3 +34,15 @@ def draw(given: Drawn, generator: torch.Generator) -> torch.Tensor:
     if dtype.is_floating_point:
         return torch.randn(given.shape, generator=generator).to(dtype)
     return torch.randint(0, given.below, given.shape, generator=generator).to(dtype)
+
+
+def call_arguments(
+    inputs: Any, kwargs: Mapping[str, Any] | None = None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments, as ``torch.onnx.export`` reads its ``args``."""
+    if isinstance(inputs, Mapping):
+        return (), {**inputs, **(kwargs or {})}
+    args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    if not kwargs and args and isinstance(args[-1], Mapping):
+        return args[:-1], dict(args[-1])
+    return args, dict(kwargs or {})
