@@ -60,9 +60,9 @@ def know(
 
     modules = Modules(shown)
     outlines = _outlines(contents, found, each)
-    classes = _classes(contents, outlines, modules, shown)
+    classes = _classes(contents, outlines, modules, shown, each)
     knowledge = replace(merge(outlines, modules, shown), classes=classes)
-    importers = Importers(contents, modules)
+    importers = Importers(contents, modules, each)
     knowledge = _with_neighbours(knowledge, importers)
     parsers = outlines | _parsers(contents, found, outlines, knowledge, each)
     programs = _programs(parsers, importers, glances, knowledge)
@@ -148,6 +148,7 @@ def _classes(
     outlines: Mapping[str, Outline],
     modules: Modules,
     shown: Mapping[str, str],
+    each: Each,
 ) -> tuple[OwnClass, ...]:
     """The classes with a watched method of their own; no file is parsed again for them."""
     from cuda2npu.gathering.kin import Families, Owner, parents
@@ -160,8 +161,8 @@ def _classes(
         for name, names in parents(data):
             above[name] = above.get(name, frozenset()) | names
     families = Families(owners, above)
-    for path, data in contents():
-        families.add(path, data, modules)
+    for path, said in each(families.look, contents()):
+        families.add(path, said, modules)
     return tuple(families.classes(shown))
 
 

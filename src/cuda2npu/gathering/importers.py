@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
 
 from cuda2npu.gathering.modules import Modules
 from cuda2npu.survey import imports
+from cuda2npu.workers import Each, one_by_one
 
 
 class Importers:
     """Finds the files that import others; looks up no module that cannot be one of them."""
 
     def __init__(
-        self, contents: Callable[[], Iterable[tuple[str, bytes]]], modules: Modules
+        self,
+        contents: Callable[[], Iterable[tuple[str, bytes]]],
+        modules: Modules,
+        each: Each = one_by_one,
     ) -> None:
         self._contents = contents
         self._modules = modules
+        self._each = each
 
     def of(self, targets: Collection[str]) -> dict[str, set[str]]:
         """The files that import one of the targets, each with those that it does."""
-        names = {_name(path) for path in targets}
         packages = tuple(p.removesuffix("__init__.py") for p in targets if _is_package(p))
+        look = partial(_modules, frozenset(map(_name, targets)))
         found: dict[str, set[str]] = {}
-        for path, data in self._contents() if targets else ():
+        for path, modules in self._each(look, self._contents() if targets else ()):
             # A package is imported without its name by the files inside: ``from . import x``.
-            inside = path.startswith(packages)
-            for dotted in _dotted(data):
-                if (inside and dotted.startswith(".")) or names.intersection(dotted.split(".")):
-                    file = self._modules.find(path, dotted)
-                    if file and file[0] in targets:
-                        found.setdefault(path, set()).add(file[0])
+            relative = modules.relative if path.startswith(packages) else ()
+            for dotted in (*modules.named, *relative):
+                file = self._modules.find(path, dotted)
+                if file and file[0] in targets:
+                    found.setdefault(path, set()).add(file[0])
         return found
+
+
+class _Imported(NamedTuple):
+    """The modules that the imports of a file may be about."""
+
+    named: frozenset[str]
+    """Those with one of the names that are asked for in their dotted names."""
+    relative: frozenset[str]
+
+
+def _modules(names: frozenset[str], data: bytes) -> _Imported:
+    every = frozenset(_dotted(data))
+    return _Imported(
+        frozenset(dotted for dotted in every if names.intersection(dotted.split("."))),
+        frozenset(dotted for dotted in every if dotted.startswith(".")),
+    )
 
 
 def _is_package(path: str) -> bool:

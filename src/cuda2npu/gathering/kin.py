@@ -7,7 +7,8 @@ that two classes of one name are taken for one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from cuda2npu.gathering.glance import WATCHED, Words
@@ -64,6 +65,33 @@ class Owner(NamedTuple):
     methods: OwnMethods
 
 
+class Said(NamedTuple):
+    """What one file says about the classes that are asked for."""
+
+    held: tuple[tuple[str, str], ...] = ()
+    """Variables and attributes with the class that they are made or declared as."""
+    defined: tuple[str, ...] = ()
+    imported: tuple[tuple[str, frozenset[str]], ...] = ()
+    """Modules with what is taken of them."""
+
+
+def _said(names: frozenset[str], small: Words, data: bytes) -> Said:
+    held = tuple(
+        (held, made) for held, made in _held(data, small) if len(held) > 2 and held not in _COMMON
+    )
+    if not _asks(data):
+        return Said(held)
+    return Said(
+        held,
+        tuple(name for name, _ in parents(data) if name in names),
+        tuple(
+            (statement.module, taken)
+            for statement in imports(data)
+            if (taken := names.intersection(statement.names))
+        ),
+    )
+
+
 class Families:
     """Collects what the files of a project say about the classes that are asked for.
 
@@ -86,19 +114,19 @@ class Families:
             family.update(each for each, above in self._parents.items() if family & above)
         return frozenset(family)
 
-    def add(self, path: str, data: bytes, modules: Modules) -> None:
-        """Take one file in."""
-        for held, made in _held(data, self._small):
-            if len(held) > 2 and held not in _COMMON:
-                self._held.setdefault(made, set()).add(held)
-        if not _asks(data):
-            return
-        for name, _ in parents(data):
-            if name in self._names:
-                self._users.setdefault(name, set()).add(path)
-        for statement in imports(data):
-            taken = self._names.intersection(statement.names)
-            if taken and modules.find(path, statement.module):
+    @property
+    def look(self) -> Callable[[bytes], Said]:
+        """Reads what one file says; a pure function that workers can be given."""
+        return partial(_said, self._names, self._small)
+
+    def add(self, path: str, said: Said, modules: Modules) -> None:
+        """Take in what one file says."""
+        for held, made in said.held:
+            self._held.setdefault(made, set()).add(held)
+        for name in said.defined:
+            self._users.setdefault(name, set()).add(path)
+        for module, taken in said.imported:
+            if modules.find(path, module):
                 for name in taken:
                     self._users.setdefault(name, set()).add(path)
 
