@@ -33,7 +33,7 @@ def cuda2npu(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (("kept",), "is a folder; name the script in it"),
         (("null.py",), "null.py: is no Python source: it holds null bytes"),
         (("cnn.py", "--report", "missing/a.html"), "there is no folder missing"),
-        (("cnn.py", "--report", "a.txt"), "its name ends in .html"),
+        (("cnn.py", "--report", "a.txt"), "has to end in .html"),
         (("cnn.py", "--nproc", "0"), "--nproc"),
         (("cnn.py", "--devices", "0"), "--devices"),
         (("cnn.py", "--cosine", "2"), "--cosine"),
