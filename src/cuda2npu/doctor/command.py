@@ -14,9 +14,9 @@ from cuda2npu.doctor.machine import Machine
 from cuda2npu.doctor.report import as_json, show
 from cuda2npu.report import BROKEN_PIPE, Output
 from cuda2npu.running.process import signals_stop
+from cuda2npu.running.told import INTERRUPTED
 
 WRONG = 1
-INTERRUPTED = 130
 NARROWEST = 100
 """A file is not 80 columns wide; a row in so few is hard to read."""
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -15,7 +15,6 @@ from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from cuda2npu.export import atc
 from cuda2npu.export.child import BOOTSTRAP
@@ -25,22 +24,18 @@ from cuda2npu.model import UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
 from cuda2npu.report.output_file import check_output
 from cuda2npu.running.devices import has_npu
-from cuda2npu.running.process import Ended, run_command, signals_stop
+from cuda2npu.running.process import Ended, Tell, run_command
+from cuda2npu.running.told import ERROR, reported, say
 from cuda2npu.running.workspace import workspace
 from cuda2npu.simulator import SWITCH
 from cuda2npu.smoke import npu
-from cuda2npu.smoke.spec import SmokeError
 from cuda2npu.writing import put_in_place, temporary
 
-ERROR = 2
-INTERRUPTED = 130
 _PACKAGES = ("torch", "numpy", "onnx", "onnxscript", "onnxruntime")
 _TAIL = 15
 """Lines of what a command printed that are shown when it fails."""
 _NARROWEST = 80
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +54,18 @@ def run_export(request: Request, as_json: bool) -> int:
     """Export, print what came of it; the exit code."""
     errors = Console(stderr=True, emoji=False)
     try:
-        with signals_stop():
-            report = _shown(request, errors)
+        report = reported(lambda tell: export(request, tell), errors)
+        if isinstance(report, int):
+            return report
         if not as_json and not report.result.exports:
-            _say(f"{report.result.traceback}\nerror: {report.result.error}".lstrip())
+            say(errors, f"{report.result.traceback}\nerror: {report.result.error}".lstrip())
             return ERROR
         output = Output(sys.stdout)
         output.write(json.dumps(as_data(report), indent=2) + "\n" if as_json else _text(report))
-    except (UsageError, SmokeError) as error:
-        _say(f"error: {error}")
+    except UsageError as error:
+        say(errors, f"error: {error}")
         return ERROR
-    except KeyboardInterrupt:
-        _say("stopped; nothing is left running")
-        return INTERRUPTED
     return BROKEN_PIPE if output.broken else report.code
-
-
-def _shown(request: Request, errors: Console) -> Report:
-    """The report, the state of the run beside it if somebody looks."""
-    if not errors.is_terminal:
-        return export(request, lambda _: None)
-    with errors.status("exporting") as status:
-        return export(request, lambda text: status.update(Text(text)))
 
 
 def _text(report: Report) -> str:
@@ -89,10 +74,6 @@ def _text(report: Report) -> str:
     width = max(terminal.width, _NARROWEST)
     show(report, Console(file=text, emoji=False, force_terminal=terminal.is_terminal, width=width))
     return text.getvalue()
-
-
-def _say(text: str) -> None:
-    Output(sys.stderr).write(f"{text}\n")
 
 
 def check_installed(device: str) -> None:

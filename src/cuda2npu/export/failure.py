@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from cuda2npu.running.source import is_installed
+
 _CAUSES = 4
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE = re.compile(r'^ *File "([^"]+)", line \d+.*\n(?:    .*\n?)?', re.MULTILINE)
@@ -57,6 +59,7 @@ def own_lines(error: BaseException) -> str:
 def is_own(file: str) -> bool:
     """Whether a file is the user's: neither ours, nor of an installed package, nor of Python."""
     path = Path(file)
-    installed = {"site-packages", "dist-packages"} & set(path.parts)
     folders = Path(__file__).parent.parent, Path(traceback.__file__).parent
-    return not (file.startswith("<") or installed or any(map(path.is_relative_to, folders)))
+    return not (
+        file.startswith("<") or is_installed(file) or any(map(path.is_relative_to, folders))
+    )
