@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from running import CASES as PROGRAMS
-from running import simulate
+from running import outcomes
 
 sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tools"))
 
@@ -20,15 +18,12 @@ pytestmark = pytest.mark.skipif(find_spec("torch_npu") is None, reason="torch_np
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_outcomes(tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes(tool: str, tmp_path: Path) -> None:
     for number, case in enumerate(CASES):
         text = TOOLS[tool](case.program)
         (tmp_path / f"{number:02}.py").write_text(text, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    done = simulate(str(PROGRAMS / "run_programs.py"))
-    found = next(line for line in done.stdout.splitlines() if line.startswith("OUTCOMES "))
-    outcomes = json.loads(found.removeprefix("OUTCOMES ")).values()
-    seen = {case.title: outcome for case, outcome in zip(CASES, outcomes, strict=True)}
+    found = outcomes("run_programs.py", folder=tmp_path).values()
+    seen = {case.title: outcome for case, outcome in zip(CASES, found, strict=True)}
     told = {case.title: case.outcomes[tool] for case in CASES}
     expected = {c.title: c.prints if told[c.title] == RIGHT else told[c.title] for c in CASES}
     assert seen == expected

@@ -2,12 +2,12 @@
 
 import contextlib
 import io
-import json
 import runpy
 import sys
 from pathlib import Path
 
 import torch
+from support import keep
 
 torch.save(7, "last.pt")
 Path("runs_cuda").mkdir()
@@ -23,4 +23,4 @@ for program in sorted(Path.cwd().glob("*.py")):
         outcomes[program.stem] = printed.getvalue().strip()
     except (Exception, SystemExit) as error:
         outcomes[program.stem] = type(error).__name__
-print("OUTCOMES", json.dumps(outcomes))
+keep(outcomes)
