@@ -12,8 +12,10 @@ import pytest
 HEAVY = {
     "concurrent.futures",
     "cuda2npu.engine",
+    "cuda2npu.rule",
     "cuda2npu.simulator",
     "cuda2npu.survey",
+    "cuda2npu.tokens",
     "difflib",
     "libcst",
     "multiprocessing",

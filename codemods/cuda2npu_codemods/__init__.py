@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from cuda2npu.pack import Pack
 from cuda2npu_codemods.distributions import WORDS as DISTRIBUTION_WORDS
-from cuda2npu_codemods.triggers import DOCUMENT_WORDS, SHELL_WORDS, WORDS
-from cuda2npu_codemods.words import ALIAS_WORDS
+from cuda2npu_codemods.triggers import ALIAS_WORDS, DOCUMENT_WORDS, SHELL_WORDS, WORDS
 
 PACK = Pack(
     name="builtin",

@@ -11,7 +11,7 @@ from cuda2npu_codemods.counterparts import advice, counterpart
 from cuda2npu_codemods.default_types import sets_default_type
 from cuda2npu_codemods.expressions import in_cuda_row, string, terminal
 from cuda2npu_codemods.guards import guards_kernel_import
-from cuda2npu_codemods.words import ALIAS_WORDS
+from cuda2npu_codemods.triggers import ALIAS_WORDS
 
 _REPORTED_ELSEWHERE = ("torch.cuda.get_device_capability",)
 

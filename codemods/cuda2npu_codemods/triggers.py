@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from itertools import product
 
+ALIAS_WORDS = (
+    "CUDAGraph CUDAPluggableAllocator OutOfMemoryError nvtx nccl cudart get_arch_list "
+    "get_gencode_flags get_stream_from_external CudaError AcceleratorError jiterator"
+).split()
+"""Words that show a renamed or missing name of torch.cuda behind an alias: ``gpu.CUDAGraph()``."""
 INDEX_NAMES = (
     "rank",
     "local_rank",

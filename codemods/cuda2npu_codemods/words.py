@@ -7,7 +7,6 @@ import re
 from cuda2npu.rule import names_backend, names_device
 
 __all__ = [
-    "ALIAS_WORDS",
     "BACKEND_MAP",
     "DEVICE",
     "DEVICE_TEMPLATE",
@@ -33,9 +32,3 @@ OTHER_ACCELERATORS = frozenset(
 """Device types of other vendors; a list with one of them is a list to extend."""
 HOST_DEVICES = frozenset({"cpu", "meta", "auto"})
 OTHER_BACKENDS = frozenset("gloo mpi ucc ccl xccl smddp".split())
-
-ALIAS_WORDS = (
-    "CUDAGraph CUDAPluggableAllocator OutOfMemoryError nvtx nccl cudart get_arch_list "
-    "get_gencode_flags get_stream_from_external CudaError AcceleratorError jiterator"
-).split()
-"""Words that show a renamed or missing name of torch.cuda behind an alias: ``gpu.CUDAGraph()``."""
