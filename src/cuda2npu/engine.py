@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import gc
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -18,7 +15,7 @@ from cuda2npu.imports import Insertion, plan
 from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Edit, Finding, FixLevel, Options, Result, SourceError, Target
 from cuda2npu.packs import rule_word_pattern, rule_words, selected_rules, trigger_pattern
-from cuda2npu.parsing import parse, too_deep, verify
+from cuda2npu.parsing import parse, too_deep, undisturbed, verify
 from cuda2npu.ported import Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
@@ -69,7 +66,7 @@ def rewrite_source(
     hits = [match.start() for match in rule_word_pattern(options).finditer(source.utf8)]
     if not hits:
         return Result(path, text, changed=False)
-    with _undisturbed():
+    with undisturbed():
         try:
             facts = FileFacts(path, parse(source.text), source, hits, knowledge or Knowledge())
             return _rewrite(facts, options, mark)
@@ -97,23 +94,6 @@ def _rewrite(facts: FileFacts, options: Options, mark: str) -> Result:
     new = run.assemble()
     findings, notes = tuple(sorted(run.findings)), tuple(suppressions.notes)
     return Result(path, mark + new, new != source.text, findings, notes, tuple(run.edits))
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No warnings about the user's escapes; no collector runs while trees are built.
-
-    Trees hold no cycles, so that nothing piles up; the collector alone doubles ``ast.parse``.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @dataclass(slots=True)

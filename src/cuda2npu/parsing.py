@@ -1,9 +1,13 @@
-"""``ast.parse`` whose failures are SourceErrors that name the line and say what to do."""
+"""``ast.parse``, undisturbed, whose failures are SourceErrors that say where and what to do."""
 
 from __future__ import annotations
 
 import ast
+import gc
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from cuda2npu.model import SourceError
 
@@ -12,6 +16,23 @@ _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.M)
 _LINE_END = re.compile(r"\r\n?|\n")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|$)")
 _TOO_DEEP = "nested too deep to be read. Split the statement up. Left as it was."
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No warnings about the user's escapes; no collector runs while trees are built.
+
+    Trees hold no cycles, so that nothing piles up; the collector alone doubles ``ast.parse``.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def parse(text: str) -> ast.Module:

@@ -136,9 +136,10 @@ def _outlined(contents: Iterable[tuple[str, bytes]], each: Each) -> dict[str, Ou
 
 def _outline(data: bytes) -> Outline | None:
     from cuda2npu.gathering.outline import outline
+    from cuda2npu.parsing import undisturbed
     from cuda2npu.source import decode
 
-    with suppress(SourceError):  # the run itself says so
+    with suppress(SourceError), undisturbed():  # the run itself says so
         return outline(decode(data)[0])
     return None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
-from typing import NamedTuple
+from functools import cached_property
 
 from cuda2npu.gathering.modules import Modules
 from cuda2npu.survey import imports
@@ -27,32 +27,27 @@ class Importers:
     def of(self, targets: Collection[str]) -> dict[str, set[str]]:
         """The files that import one of the targets, each with those that it does."""
         packages = tuple(p.removesuffix("__init__.py") for p in targets if _is_package(p))
-        look = partial(_modules, frozenset(map(_name, targets)))
+        names = frozenset(map(_name, targets))
         found: dict[str, set[str]] = {}
-        for path, modules in self._each(look, self._contents() if targets else ()):
+        for path, imported in self._imported.items() if targets else ():
             # A package is imported without its name by the files inside: ``from . import x``.
-            relative = modules.relative if path.startswith(packages) else ()
-            for dotted in (*modules.named, *relative):
-                file = self._modules.find(path, dotted)
-                if file and file[0] in targets:
-                    found.setdefault(path, set()).add(file[0])
+            inside = path.startswith(packages)
+            for dotted in imported:
+                if (inside and dotted.startswith(".")) or not names.isdisjoint(dotted.split(".")):
+                    file = self._modules.find(path, dotted)
+                    if file and file[0] in targets:
+                        found.setdefault(path, set()).add(file[0])
         return found
 
-
-class _Imported(NamedTuple):
-    """The modules that the imports of a file may be about."""
-
-    named: frozenset[str]
-    """Those with one of the names that are asked for in their dotted names."""
-    relative: frozenset[str]
+    @cached_property
+    def _imported(self) -> dict[str, tuple[str, ...]]:
+        """What each file imports, kept as the same few strings."""
+        every = self._each(_modules, self._contents())
+        return {path: tuple(map(sys.intern, modules)) for path, modules in every}
 
 
-def _modules(names: frozenset[str], data: bytes) -> _Imported:
-    every = frozenset(_dotted(data))
-    return _Imported(
-        frozenset(dotted for dotted in every if names.intersection(dotted.split("."))),
-        frozenset(dotted for dotted in every if dotted.startswith(".")),
-    )
+def _modules(data: bytes) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_dotted(data)))
 
 
 def _is_package(path: str) -> bool:

@@ -13,10 +13,10 @@ FIELD_PARSERS = (b"HfArgumentParser(", b"TrlParser(", b"tyro.cli(")
 """The same as they stand in a source."""
 
 
-def options(node: ast.AST) -> Iterator[str]:
+def options(call: ast.Call) -> Iterator[str]:
     """The long flags of ``add_argument("--accelerator")``, as their values are read."""
-    if isinstance(node, ast.Call) and defines_option(node):
-        for argument in node.args:
+    if defines_option(call):
+        for argument in call.args:
             if isinstance(argument, ast.Constant) and str(argument.value).startswith("--"):
                 yield str(argument.value).lstrip("-").replace("-", "_")
 
@@ -27,9 +27,9 @@ def defines_option(call: ast.Call) -> bool:
     return callee in ("add_argument", "add_option", "option")
 
 
-def fields(node: ast.AST) -> Iterator[str]:
+def fields(node: ast.ClassDef) -> Iterator[str]:
     """The fields of a dataclass."""
-    if isinstance(node, ast.ClassDef) and any(map(_makes_dataclass, node.decorator_list)):
+    if any(map(_makes_dataclass, node.decorator_list)):
         for member in node.body:
             if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
                 yield member.target.id
@@ -40,8 +40,8 @@ def _makes_dataclass(decorator: ast.expr) -> bool:
     return (attribute_chain(callee) or ("",))[-1] == "dataclass"
 
 
-def makes_field_parser(node: ast.AST) -> bool:
-    """Whether a node makes a parser whose options are the fields of dataclasses."""
-    chain = attribute_chain(node.func) if isinstance(node, ast.Call) else None
+def makes_field_parser(call: ast.Call) -> bool:
+    """Whether a call makes a parser whose options are the fields of dataclasses."""
+    chain = attribute_chain(call.func)
     module = _FIELD_PARSERS.get(chain[-1]) if chain else None
     return chain is not None and module is not None and (not module or module in chain[:-1])

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cuda2npu.gathering.methods import OwnMethods, own_methods
+from cuda2npu.gathering.nodes import Nodes
 from cuda2npu.gathering.options import defines_option, fields, makes_field_parser, options
 from cuda2npu.knowledge import BACKEND, DEVICE, FOREIGN, SINKS
 from cuda2npu.parsing import parse
@@ -83,30 +84,30 @@ class Outline(NamedTuple):
 def outline(text: str) -> Outline:
     """Outline one file. Raises SourceError when the text does not parse."""
     tree = parse(text)
-    nodes = list(ast.walk(tree))
+    nodes = Nodes(tree)
     scope = _names(tree, nodes)
+    calls, classes = nodes.of(ast.Call), nodes.of(ast.ClassDef)
     return Outline(
         imports=tuple(_imports(nodes)),
-        classes=tuple(own_methods(n) for n in nodes if isinstance(n, ast.ClassDef)),
+        classes=tuple(map(own_methods, classes)),
         constants=frozenset(scope.names),
         definitions=tuple(_definitions(tree, nodes)),
         readings=tuple(_readings(nodes, scope)),
         exported=_exported(tree),
-        options=frozenset(name for node in nodes for name in options(node)),
-        fields=frozenset(name for node in nodes for name in fields(node)),
-        parses_fields=any(map(makes_field_parser, nodes)),
-        files=frozenset(name for node in nodes for name in _files(node)),
+        options=frozenset(name for call in calls for name in options(call)),
+        fields=frozenset(name for each in classes for name in fields(each)),
+        parses_fields=any(map(makes_field_parser, calls)),
+        files=frozenset(_files(nodes)),
     )
 
 
-def _names(tree: ast.Module, nodes: list[ast.AST]) -> Scope:
+def _names(tree: ast.Module, nodes: Nodes) -> Scope:
     """The names of the module, and what imports anywhere in the file bring."""
     scope = Scope("module", tree, None)
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            bind_import(scope, node)
-        elif isinstance(node, ast.ImportFrom):
-            bind_import_from(scope, node)
+    for plain in nodes.of(ast.Import):
+        bind_import(scope, plain)
+    for named in nodes.of(ast.ImportFrom):
+        bind_import_from(scope, named)
     for node in tree.body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
@@ -116,19 +117,18 @@ def _names(tree: ast.Module, nodes: list[ast.AST]) -> Scope:
     return scope
 
 
-def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.asname or alias.name, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            for alias in node.names:
-                if alias.name == "*":
-                    yield "*", module
-                else:
-                    dot = "" if module.endswith(".") else "."
-                    yield alias.asname or alias.name, f"{module}{dot}{alias.name}"
+def _imports(nodes: Nodes) -> Iterator[tuple[str, str]]:
+    for plain in nodes.of(ast.Import):
+        for alias in plain.names:
+            yield alias.asname or alias.name, alias.name
+    for node in nodes.of(ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        for alias in node.names:
+            if alias.name == "*":
+                yield "*", module
+            else:
+                dot = "" if module.endswith(".") else "."
+                yield alias.asname or alias.name, f"{module}{dot}{alias.name}"
 
 
 def _exported(tree: ast.Module) -> frozenset[str] | None:
@@ -141,30 +141,29 @@ def _exported(tree: ast.Module) -> frozenset[str] | None:
     return None
 
 
-def _files(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        named = _CONFIG_FILE.search(node.value)
-        if named:
+def _files(nodes: Nodes) -> Iterator[str]:
+    for node in nodes.of(ast.Constant):
+        if isinstance(node.value, str) and (named := _CONFIG_FILE.search(node.value)):
             yield named[1]
 
 
 _CONFIG_FILE = re.compile(r"(?:^|/)((?:\w[\w.-]*/)*\w[\w.-]*\.(?:ya?ml|json|toml))$")
 
 
-def _definitions(tree: ast.Module, nodes: list[ast.AST]) -> Iterator[Definition]:
+def _definitions(tree: ast.Module, nodes: Nodes) -> Iterator[Definition]:
     for statement in tree.body:
         yield from _assigned(statement, "")
-    for node in nodes:
-        if isinstance(node, ast.ClassDef):
-            yield from (each for member in node.body for each in _assigned(member, "."))
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+    for owner in nodes.of(ast.ClassDef):
+        yield from (each for member in owner.body for each in _assigned(member, "."))
+    for node in nodes.of(ast.Assign):
+        if isinstance(node.targets[0], ast.Attribute):
             yield from _values(f".{node.targets[0].attr}", node.value)
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield from _values(f".{key.value}", value)
-        elif isinstance(node, ast.Call):
-            yield from _option(node)
+    for table in nodes.of(ast.Dict):
+        for key, value in zip(table.keys, table.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield from _values(f".{key.value}", value)
+    for call in nodes.of(ast.Call):
+        yield from _option(call)
 
 
 def _assigned(node: ast.stmt, prefix: str) -> Iterator[Definition]:
@@ -229,13 +228,11 @@ def _is_device(value: str) -> bool:
     return not value or value.lower().partition(":")[0] in _DEVICES
 
 
-def _readings(nodes: list[ast.AST], scope: Scope) -> Iterator[Reading]:
+def _readings(nodes: Nodes, scope: Scope) -> Iterator[Reading]:
     values = _Values(scope, nodes)
-    for node in nodes:
-        if isinstance(node, ast.Compare):
-            yield from _tested(node, values)
-        if not isinstance(node, ast.Call):
-            continue
+    for test in nodes.of(ast.Compare):
+        yield from _tested(test, values)
+    for node in nodes.of(ast.Call):
         callee = attribute_chain(node.func)
         last = callee[-1] if callee else getattr(node.func, "attr", "")
         meaning = (_meaning(node.func, scope) if callee and callee[0] in scope.names else "") or ""
@@ -297,25 +294,17 @@ def _slots(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
 class _Values:
     """Which constant, attribute or key of somebody else an argument is."""
 
-    def __init__(self, scope: Scope, nodes: list[ast.AST]) -> None:
+    def __init__(self, scope: Scope, nodes: Nodes) -> None:
         self._scope = scope
-        self._parameters: set[str] = set()
-        bound: dict[str, list[ast.expr]] = {}
-        stored: set[str] = set()
-        has_star = False
-        for node in nodes:
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                stored.add(node.id)
-            elif isinstance(node, ast.ImportFrom):
-                has_star = has_star or node.names[0].name == "*"
-            elif isinstance(node, ast.Assign):
-                for target in node.targets:
-                    if isinstance(target, ast.Name):
-                        bound.setdefault(target.id, []).append(node.value)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                self._parameters.update(parameter.arg for parameter in parameters(node.args))
-        self._stored = stored if has_star else None
+        self._parameters = {p.arg for each in nodes.of(ast.arguments) for p in parameters(each)}
+        has_star = any(node.names[0].name == "*" for node in nodes.of(ast.ImportFrom))
+        self._stored = _stored(nodes) if has_star else None
         """The names that the file binds itself, where others may come by a star import."""
+        bound: dict[str, list[ast.expr]] = {}
+        for node in nodes.of(ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    bound.setdefault(target.id, []).append(node.value)
         self._aliases = {
             name: values[0]
             for name, values in bound.items()
@@ -350,6 +339,10 @@ class _Values:
 
     def _comes_by_star(self, name: str) -> bool:
         return self._stored is not None and name not in self._stored
+
+
+def _stored(nodes: Nodes) -> set[str]:
+    return {node.id for node in nodes.of(ast.Name) if not isinstance(node.ctx, ast.Load)}
 
 
 _PASSED_ON = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.BoolOp)
