@@ -163,8 +163,9 @@ def engine_rows() -> Iterator[Row]:
 
 
 def run(command: list[str]) -> float:
+    environ = {**os.environ, "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": ""}
     start = time.perf_counter()
-    subprocess.run(command, capture_output=True, check=False, env={**os.environ, "NO_COLOR": "1"})
+    subprocess.run(command, capture_output=True, check=False, env=environ)
     return time.perf_counter() - start
 
 
