@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from cuda2npu.report import Output
-
-ERROR = 2
-
+from cuda2npu.model import UsageError
+from cuda2npu.report.usage import usage_errors
 
 TargetName = Annotated[
     str | None,
@@ -71,36 +68,34 @@ def bench(
     Exit 0: done, 2: could not be measured or compared.
     """
     from cuda2npu.benchmark.command import run_bench, run_compare
-
-    if compare is not None:
-        if target is not None or output is not None or dry_run:
-            _usage(
-                "--compare takes two saved results; no script, --output or --dry-run goes with it"
-            )
-        raise typer.Exit(run_compare(*compare, as_json, report))
-    if not target:
-        _usage("name a script or a function, or --compare A.json B.json")
-    if dry_run and (output is not None or report is not None):
-        _usage("--dry-run tells no times, so that there is nothing for --output and --report")
     from cuda2npu.benchmark.stage import Request
 
-    request = Request(
-        target,
-        tuple(arguments or ()),
-        device,
-        warmup,
-        iterations,
-        batch,
-        ",".join(inputs or ()),
-        timeout,
-        dry_run,
-    )
-    raise typer.Exit(run_bench(request, as_json, output, report))
-
-
-def _usage(words: str) -> NoReturn:
-    Output(sys.stderr).write(f"error: {words}\n")
-    raise typer.Exit(ERROR)
+    with usage_errors():
+        if compare is not None:
+            if target is not None or output is not None or dry_run:
+                raise UsageError(
+                    "--compare takes two saved results; no script, --output or --dry-run goes "
+                    "with it"
+                )
+            raise typer.Exit(run_compare(*compare, as_json, report))
+        if not target:
+            raise UsageError("name a script or a function, or --compare A.json B.json")
+        if dry_run and (output is not None or report is not None):
+            raise UsageError(
+                "--dry-run tells no times, so that there is nothing for --output and --report"
+            )
+        request = Request(
+            target,
+            tuple(arguments or ()),
+            device,
+            warmup,
+            iterations,
+            batch,
+            ",".join(inputs or ()),
+            timeout,
+            dry_run,
+        )
+        raise typer.Exit(run_bench(request, as_json, output, report))
 
 
 def register(app: typer.Typer) -> None:

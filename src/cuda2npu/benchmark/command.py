@@ -20,8 +20,9 @@ from cuda2npu.model import UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
 from cuda2npu.report.output_file import check_output
 from cuda2npu.report.page_file import PageFile
+from cuda2npu.report.usage import ERROR
 from cuda2npu.running import RunError
-from cuda2npu.running.told import ERROR, reported, say
+from cuda2npu.running.told import reported, say
 
 
 def run_bench(request: Request, as_json: bool, output: Path | None, page: Path | None) -> int:

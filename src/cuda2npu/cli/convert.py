@@ -33,7 +33,6 @@ from cuda2npu.cli.options import (
     configured,
     is_stdin,
     split,
-    usage_errors,
 )
 from cuda2npu.cli.run import Run
 from cuda2npu.config import Config, Settings
@@ -41,6 +40,7 @@ from cuda2npu.files import Plan
 from cuda2npu.model import UsageError
 from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import Reporter, check_format, reporter
+from cuda2npu.report.usage import usage_errors
 
 if TYPE_CHECKING:
     from cuda2npu.report.page import Page

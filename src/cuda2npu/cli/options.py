@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from cuda2npu.config import Config, Settings, configure
 from cuda2npu.model import UsageError
-from cuda2npu.report import Output
 
 FINDINGS = 1
-ERROR = 2
 
 Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="Files and folders; - is stdin.")]
 Select = Annotated[
@@ -88,15 +83,6 @@ StdinName = Annotated[
     str, typer.Option("--stdin-filename", metavar="NAME", help="What to call stdin in messages.")
 ]
 Color = Annotated[str, typer.Option(metavar="WHEN", help="auto, always or never.")]
-
-
-@contextmanager
-def usage_errors() -> Iterator[None]:
-    try:
-        yield
-    except UsageError as error:
-        Output(sys.stderr).write(f"error: {error}\n")
-        raise typer.Exit(ERROR) from None
 
 
 def configured(settings: Settings, paths: list[str], stdin_name: str) -> Config:

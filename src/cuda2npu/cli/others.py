@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cuda2npu.cli.options import ERROR, usage_errors
 from cuda2npu.config import unknown_code
 from cuda2npu.model import UsageError
 from cuda2npu.report import Output
+from cuda2npu.report.usage import ERROR, usage_errors
 
 
 def rules(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cuda2npu import project, writing
-from cuda2npu.cli.options import ERROR, FINDINGS
+from cuda2npu.cli.options import FINDINGS
 from cuda2npu.config import Config
 from cuda2npu.files import Job, Plan
 from cuda2npu.formats import PYTHON, format_of
@@ -24,6 +24,7 @@ from cuda2npu.project import Mode, Outcome
 from cuda2npu.report import BROKEN_PIPE, Output, reporter, wants_color
 from cuda2npu.report.progress import Progress
 from cuda2npu.report.summary import Summary
+from cuda2npu.report.usage import ERROR
 from cuda2npu.workers import Each, one_by_one
 from cuda2npu.writing import WriteError
 

@@ -8,10 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cuda2npu.model import UsageError
-from cuda2npu.report import Output
-
-ERROR = 2
+from cuda2npu.report.usage import usage_errors
 
 
 def _seconds(value: float) -> float:
@@ -50,11 +47,8 @@ def doctor(
     """
     from cuda2npu.doctor.command import run_doctor
 
-    try:
+    with usage_errors():
         code = run_doctor(python, timeout, as_json)
-    except UsageError as error:
-        Output(sys.stderr).write(f"error: {error}\n")
-        raise typer.Exit(ERROR) from None
     raise typer.Exit(code)
 
 

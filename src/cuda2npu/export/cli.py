@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cuda2npu.model import UsageError
-from cuda2npu.report import Output
+from cuda2npu.report.usage import usage_errors
 from cuda2npu.smoke.cli import Arguments, Cosine, MaxAbs, Timeout
 
 if TYPE_CHECKING:
     from cuda2npu.export.atc import Build
     from cuda2npu.export.spec import Spec
 
-ERROR = 2
 _FILE = "model.onnx"
 _OPSET = 18
 
@@ -111,12 +109,9 @@ def export(
         max_abs=max_abs,
     )
     own = {"opset": opset, "exporter": exporter, "seed": seed, "output": output}
-    try:
+    with usage_errors():
         _check_kind(spec, **own, inputs=inputs, dynamic=dynamic)
         build = _build(spec, soc, precision, job_type)
-    except UsageError as error:
-        Output(sys.stderr).write(f"error: {error}\n")
-        raise typer.Exit(ERROR) from None
     raise typer.Exit(run_export(Request(spec, build, timeout, compile, tune), as_json))
 
 

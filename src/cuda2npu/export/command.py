@@ -23,9 +23,10 @@ from cuda2npu.export.spec import OUTPUT, RESULT, SPEC, Exported, Result, Spec
 from cuda2npu.model import UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
 from cuda2npu.report.output_file import check_output
+from cuda2npu.report.usage import ERROR
 from cuda2npu.running.devices import has_npu
 from cuda2npu.running.process import Ended, Tell, run_command
-from cuda2npu.running.told import ERROR, reported, say
+from cuda2npu.running.told import reported, say
 from cuda2npu.running.workspace import workspace
 from cuda2npu.simulator import SWITCH
 from cuda2npu.smoke import npu

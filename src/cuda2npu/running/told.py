@@ -12,10 +12,10 @@ from rich.text import Text
 
 from cuda2npu.model import UsageError
 from cuda2npu.report import Output
+from cuda2npu.report.usage import ERROR
 from cuda2npu.running import RunError
 from cuda2npu.running.process import Tell, signals_stop
 
-ERROR = 2
 INTERRUPTED = 130
 
 _Report = TypeVar("_Report")

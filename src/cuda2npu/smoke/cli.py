@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from math import isfinite
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +10,7 @@ import typer
 
 from cuda2npu.config import Config, Settings, configure
 from cuda2npu.model import UsageError
-from cuda2npu.report import Output
-
-ERROR = 2
+from cuda2npu.report.usage import usage_errors
 
 Script = Annotated[
     str,
@@ -172,24 +169,21 @@ def _check_installed(extra: str) -> None:
     from cuda2npu.smoke.npu import check_installed
     from cuda2npu.smoke.spec import SmokeError
 
-    try:
-        check_installed(extra)
-    except SmokeError as error:
-        Output(sys.stderr).write(f"error: {error}\n")
-        raise typer.Exit(ERROR) from None
+    with usage_errors():
+        try:
+            check_installed(extra)
+        except SmokeError as error:
+            raise UsageError(str(error)) from None
 
 
 def _config(
     script: str, numerics: bool | None, unsafe: bool | None, release: str | None, device: str
 ) -> Config:
-    try:
+    with usage_errors():
         if device != "npu":
             raise UsageError(f"--device {device}: is not npu, the one device that is compared")
         settings = Settings(preserve_numerics=numerics, unsafe=unsafe, torch_npu=release)
         return configure(settings, script)
-    except UsageError as error:
-        Output(sys.stderr).write(f"error: {error}\n")
-        raise typer.Exit(ERROR) from None
 
 
 def register(app: typer.Typer) -> None:

@@ -14,7 +14,8 @@ from rich.console import Console
 from cuda2npu.model import Options, UsageError
 from cuda2npu.report import BROKEN_PIPE, Output
 from cuda2npu.report.page_file import PageFile
-from cuda2npu.running.told import ERROR, reported, say
+from cuda2npu.report.usage import ERROR
+from cuda2npu.running.told import reported, say
 from cuda2npu.smoke.data import as_data
 from cuda2npu.smoke.stage import Report, Request, capture, smoke
 
