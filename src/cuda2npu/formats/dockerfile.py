@@ -29,6 +29,8 @@ _LIST = re.compile(r"\[\s*(\"(?:[^\"\\]|\\.)*\"[\s,\\]*)*\]\s*")
 _STRING = re.compile(r"\"((?:[^\"\\]|\\.)*)\"")
 _LINE = re.compile(r"[^\n]*(?:\n|$)")
 _HEREDOC = re.compile(r"<<-?[\"']?(\w+)")
+_SCRIPT = re.compile(r"<<-?([\"']?)\w+\1[ \t]*\r?\n")
+"""The head of ``RUN <<EOF``, where the lines up to EOF are the commands."""
 _ESCAPE = re.compile(r"\A(?:#[^\n]*\n)*?#\s*escape\s*=\s*(\S)", re.I)
 
 
@@ -100,14 +102,18 @@ def commands(text: str) -> Iterator[Token]:
     code = _COMMENTED.sub(_blank, text)
     for token in tokens(text):
         head = _COMMAND.match(code, token.start, token.end)
-        if head is None or not isinstance(token, Instruction) or "<<" in token.text:
+        if head is None or not isinstance(token, Instruction):
             continue
-        if _LIST.fullmatch(code, head.end(), token.end):
-            strings = _STRING.finditer(text, head.end(), token.end)
+        start, end = head.end(), token.end
+        if _LIST.fullmatch(code, start, end):
+            strings = _STRING.finditer(text, start, end)
             words = [Word(m[0], *m.span(), m[1], "$" not in m[1]) for m in strings]
             yield from listed(text, words)
+        elif whole := _SCRIPT.match(code, start, end):
+            if not text.startswith("#!", whole.end()):  # another interpreter's
+                yield from script(code, text, whole.end(), text.rfind("\n", start, end))
         else:
-            yield from script(code, text, head.end(), token.end)
+            yield from script(code, text, start, end)
 
 
 rewrite_bytes = partial(rewrite_document, tokenize=tokens, commands=commands)
