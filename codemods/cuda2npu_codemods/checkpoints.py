@@ -55,6 +55,12 @@ def _with_argument(
             "import torch\nnet.load_state_dict(torch.load(path))\nnet.eval()",
             'import torch\nnet.load_state_dict(torch.load(path, map_location="cpu"))\nnet.eval()',
         ),
+        rewrite(
+            "import torch\nfrom torch import nn\nclass Net(nn.Module): pass\n"
+            "net = Net()\nnet.load_state_dict(torch.load(path))",
+            "import torch\nfrom torch import nn\nclass Net(nn.Module): pass\n"
+            'net = Net()\nnet.load_state_dict(torch.load(path, map_location="cpu"))',
+        ),
         leave("torch.load(path, map_location='cpu')"),
         leave("torch.load(path, device)"),
         leave("torch.load(path, **options)"),

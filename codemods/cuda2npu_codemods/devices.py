@@ -358,6 +358,10 @@ def device_string_unproven(node: cst.SimpleString, site: Site) -> Fix | None:
             'y = x.type("torch.cuda.DoubleTensor")',
             'y = x.type("torch.npu.FloatTensor")',
         ),
+        rewrite(
+            'kinds = ["torch.cuda.FloatTensor", "torch.cuda.DoubleTensor"]',
+            'kinds = ["torch.npu.FloatTensor", "torch.npu.DoubleTensor"]',
+        ),
         leave('torch.set_default_tensor_type("torch.cuda.FloatTensor")'),
         leave('print("torch.cuda.FloatTensor")'),
     ),
@@ -373,7 +377,8 @@ def tensor_type_string(node: cst.SimpleString, site: Site) -> Fix | None:
     if use_of(site, node) is Use.KEY or sets_default_type(site, node):
         return None
     renamed = with_value(node, "torch.cuda.", "torch.npu.")
-    if "Double" not in value or site.options.preserve_numerics or comparison_of(node, site):
+    casts = isinstance(call, cst.Call) and terminal(call.func) == "type"
+    if "Double" not in value or site.options.preserve_numerics or not casts:
         return Fix({node: renamed})
     message = "DoubleTensor on the NPU becomes FloatTensor: float64 results turn float32"
     return Fix({node: with_value(renamed, "Double", "Float")}, message, level=FixLevel.NUMERICS)

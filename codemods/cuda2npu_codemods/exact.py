@@ -22,7 +22,22 @@ def keeps_double(site: Site, call: cst.Call) -> bool:
     """Whether a tensor of double precision is none of the NPU, or must not lose digits there."""
     if stays_on_cpu(site, call) or _feeds_sampler(site, call) or _is_time(site, call):
         return True
-    return gives_index(site, call) or _swapped(site, call) is not None
+    return gives_index(site, call) or _swapped(site, call) is not None or _is_copied(site, call)
+
+
+def _is_copied(site: Site, call: cst.Call) -> bool:
+    """``wide.copy_(torch.arange(n, dtype=torch.float64).reshape(2, -1))``, made on the host.
+
+    What becomes of the digits is the other tensor's to say.
+    """
+    is_made = (site.name(call.func) or "").startswith("torch.")
+    if not is_made or site.argument(call, "device") is not None:
+        return False
+    parent = site.parent(call)
+    while isinstance(parent, cst.Attribute) and parent.attr.value not in ("to", "cuda", "npu"):
+        method = site.parent(parent)
+        parent = site.parent(method) if method is not None else None
+    return isinstance(parent, cst.Arg) and terminal(site.parent(parent)) == "copy_"
 
 
 def _is_time(site: Site, call: cst.Call) -> bool:

@@ -144,6 +144,11 @@ def _is_array(func: cst.Attribute, site: Site) -> bool:
         leave("eps = torch.finfo(torch.float64).eps"),
         leave("x = torch.zeros(3, dtype=torch.float64, device='cpu')"),
         leave("x = x.cpu().to(torch.float64)"),
+        leave("wide.copy_(torch.arange(n, dtype=torch.float64).reshape(2, -1))"),
+        rewrite(
+            "y.copy_(torch.ones(3, dtype=torch.float64, device=d))",
+            "y.copy_(torch.ones(3, dtype=torch.float32, device=d))",
+        ),
         leave("if device.type == 'cpu': dtype = torch.float64"),
         leave("x = x.to('cpu', torch.float64)"),
         leave("bits = x.view(torch.float64)"),

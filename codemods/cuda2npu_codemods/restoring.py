@@ -16,6 +16,7 @@ from cuda2npu_codemods.expressions import last_name
 
 _OF_MODULES = frozenset("eval train parameters named_parameters zero_grad".split())
 """Methods that modules and optimizers have, and that show that a variable holds one."""
+_OF_TORCH = ("torch.nn.", "nn.", "torch.optim.", "optim.", "torchvision.models.")
 _PARTS = ("get", "pop")
 
 
@@ -74,9 +75,30 @@ class _Flow:
             return False
         filled = ast.unparse(call.func.value).removesuffix(".module")
         around = self.tree if "." in filled else self.scope
-        return any(
+        nodes = [*ast.walk(around)]
+        used = (
             isinstance(node, ast.Attribute)
             and node.attr in _OF_MODULES
             and ast.unparse(node.value) == filled
-            for node in ast.walk(around)
+            for node in nodes
+        )
+        made = [
+            node.value
+            for node in nodes
+            if isinstance(node, ast.Assign) and filled in map(ast.unparse, node.targets)
+        ]
+        return any(used) or (bool(made) and all(map(self._is_module, made)))
+
+    def _is_module(self, value: ast.expr) -> bool:
+        """``Net()`` of a module that the file defines, ``optim.SGD(…)``, ``Any(…).eval()``."""
+        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            if value.func.attr in _OF_MODULES or ast.unparse(value.func).startswith(_OF_TORCH):
+                return True
+            value = value.func.value
+        name = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+        return any(
+            isinstance(node, ast.ClassDef)
+            and node.name == name
+            and any(last_name(base) == "Module" for base in node.bases)
+            for node in ast.walk(self.tree)
         )
