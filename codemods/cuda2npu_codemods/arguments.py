@@ -13,6 +13,7 @@ import libcst as cst
 from cuda2npu.rule import BACKEND, DEVICE, FOREIGN, Site
 from cuda2npu_codemods.device_lists import holds_devices
 from cuda2npu_codemods.expressions import is_backend, is_device, string, terminal
+from cuda2npu_codemods.passed_on import kinds_of
 from cuda2npu_codemods.project_values import (
     attribute_keys,
     is_backend_elsewhere,
@@ -118,7 +119,10 @@ def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode |
             return elsewhere
     if keyword in (*_OPTION_KEYWORDS, "type") and terminal(call.func) in _OPTION_FUNCTIONS:
         return _option(site, call)
-    return call if keyword in _DEFAULT_KEYWORDS else None
+    if keyword in _DEFAULT_KEYWORDS:
+        return call
+    own = site.file.functions(terminal(call.func) or "")
+    return next((passed_on(site, each, keyword) for each in own), None)
 
 
 def use_elsewhere(site: Site, keys: Iterator[str]) -> Use | None:
@@ -199,7 +203,7 @@ def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNo
         return call
     if _is_other_collective(site, call):
         return Use.FOREIGN
-    if callee in _READERS:
+    if callee in _READERS and not (isinstance(call.func, cst.Name) and site.file.functions(callee)):
         return _read(site, position, call)
     if callee == "parametrize" and position == 1:
         return _parametrized(call)
@@ -281,7 +285,18 @@ def _own_function(site: Site, callee: str | None, position: int) -> Use | None:
             if arguments[:1] in (["self"], ["cls"]):
                 arguments = arguments[1:]
             if position < len(arguments):
-                return by_name(arguments[position]) or Use.TEXT
+                taken = arguments[position]
+                return by_name(taken) or passed_on(site, function, taken) or Use.TEXT
+    return None
+
+
+def passed_on(site: Site, function: ast.AST, name: str) -> Use | None:
+    """By what the function hands the variable on to."""
+    found = kinds_of(function, name, site.meaning)
+    if found == {BACKEND}:
+        return Use.BACKEND
+    if DEVICE in found:
+        return Use.DEVICE if found == {DEVICE} else Use.UNKNOWN_ARGUMENT
     return None
 
 

@@ -90,6 +90,57 @@ _ONLY_FILLS = (
     "without map_location a checkpoint that was saved on a GPU asks for CUDA and fails on an NPU "
     "machine. This one only fills what load_state_dict is called on, so that the CPU will do"
 )
+
+
+@rule(
+    "NPU144",
+    "map-location-keys",
+    on=cst.DictElement,
+    words=("cuda:",),
+    fix=FixLevel.SAFE,
+    quiet=True,
+    why="the keys of map_location are the devices that tensors were saved from: those of the "
+    "program's own checkpoints are NPUs now, and without an entry they are loaded where they were",
+    examples=(
+        rewrite(
+            "s = torch.load(f, map_location={'cuda:%d' % 0: 'cuda:%d' % rank})",
+            "s = torch.load(f, map_location={'cuda:%d' % 0: 'npu:%d' % rank, "
+            "'npu:%d' % 0: 'npu:%d' % rank})",
+        ),
+        rewrite(
+            'map_location = {"cuda:0": "cpu", "cpu": "cpu"}\ns = torch.load(f, map_location)',
+            'map_location = {"cuda:0": "cpu", "npu:0": "cpu", "cpu": "cpu"}\n'
+            "s = torch.load(f, map_location)",
+        ),
+        leave('s = torch.load(f, map_location={"cuda:0": "cpu", "npu:0": "cpu"})'),
+        leave('memory = {"cuda:0": 1, "cpu": 2}'),
+    ),
+    source="torch.load's documentation of map_location",
+)
+def map_location_keys(node: cst.DictElement, site: Site) -> Fix | None:
+    key, table = site.code(node.key), site.parent(node)
+    if not re.match(r"f?['\"]cuda:", key) or not isinstance(table, cst.Dict):
+        return None
+    if "npu:" in site.code(table) or not _is_map_location(table, site):
+        return None
+    saved_here = node.with_changes(key=cst.parse_expression(key.replace("cuda:", "npu:", 1)))
+    before = node
+    if isinstance(node.comma, cst.MaybeSentinel):
+        before = node.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+    return Fix({node: (before, saved_here)})
+
+
+def _is_map_location(table: cst.Dict, site: Site) -> bool:
+    holder = site.parent(table)
+    if isinstance(holder, cst.Arg):
+        call = site.parent(holder)
+        if not isinstance(call, cst.Call):
+            return False
+        return site.argument(call, "map_location", 1) is holder and terminal(call.func) == "load"
+    targets = holder.targets if isinstance(holder, cst.Assign) else ()
+    return any("map_loc" in (terminal(target.target) or "") for target in targets)
+
+
 _PARALLEL = (
     "torch.nn.DataParallel",
     "torch.nn.parallel.DataParallel",

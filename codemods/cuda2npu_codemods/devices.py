@@ -39,7 +39,15 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND)
         rewrite('ok = d.type in ("cuda", "mps")', 'ok = d.type in ("cuda", "npu", "mps")'),
         rewrite(
             'torch.load(f, map_location={"cuda:0": "cuda:1"})',
-            'torch.load(f, map_location={"cuda:0": "npu:1"})',
+            'torch.load(f, map_location={"cuda:0": "npu:1", "npu:0": "npu:1"})',
+        ),
+        rewrite(
+            "def get(name='cuda'): return torch.device(name)\nd = get('cuda')",
+            "def get(name='npu'): return torch.device(name)\nd = get('npu')",
+        ),
+        rewrite(
+            "def get(name):\n    if name.startswith('cuda'): check()\n    return x.to(name)",
+            "def get(name):\n    if name.startswith('npu'): check()\n    return x.to(name)",
         ),
         rewrite(
             'def f(device: Literal["cuda", "cpu"] = "cuda"): pass',
@@ -325,6 +333,11 @@ def device_f_string(node: cst.FormattedString, site: Site) -> Fix | None:
         rewrite(
             'import faiss_lite\nm = faiss_lite.Index(device="cuda")',
             'import faiss_lite\nm = faiss_lite.Index(device="npu")',
+        ),
+        rewrite(
+            "import torch\ndef f(kind='cuda'):\n    register(kind)\n    x.to(kind)",
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            "def f(kind='npu'):\n    register(kind)\n    x.to(kind)",
         ),
         leave('print("b0", "cuda")'),
         leave('import torch\ntorch.save(x, "cuda")'),

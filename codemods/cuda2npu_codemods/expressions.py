@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from cuda2npu.rule import FOREIGN_PACKAGES, Site
+from cuda2npu.rule import BACKEND, DEVICE, FOREIGN_PACKAGES, Site
+from cuda2npu_codemods.passed_on import kinds_of
 from cuda2npu_codemods.words import (
     HOST_DEVICES,
     OTHER_ACCELERATORS,
@@ -103,11 +104,20 @@ def _denotes(site: Site, node: cst.CSTNode | None, names: Names) -> bool:
     if isinstance(node, cst.Name):
         if names(node.value) or _binding_denotes(site, node.value, names):
             return True
+        if _is_passed_on(site, node.value, names):
+            return True
         subject = _captured(site, node)
         return subject is not None and _denotes(site, subject, names)
     if isinstance(node, cst.BooleanOperation):
         return any(_denotes(site, side, names) for side in (node.left, node.right))
     return False
+
+
+def _is_passed_on(site: Site, name: str, names: Names) -> bool:
+    """A variable that its function hands on to torch as a device or a backend."""
+    function = next((n for n in site.enclosing if not isinstance(n, ast.ClassDef)), None)
+    kind = DEVICE if names is names_device else BACKEND
+    return function is not None and kinds_of(function, name, site.meaning) == {kind}
 
 
 def _captured(site: Site, node: cst.Name) -> cst.BaseExpression | None:
@@ -201,12 +211,23 @@ def in_cuda_row(site: Site, node: cst.CSTNode) -> bool:
 
 
 def is_table_by_device(node: cst.CSTNode | None) -> bool:
-    """``{"cuda": …, "cpu": …}``; a record with a field called cuda is none."""
+    """``{"cuda": …, "cpu": …}``; a record with a field called cuda is none.
+
+    Neither is one of generator states, which are taken where it is built.
+    """
     devices = HOST_DEVICES | OTHER_ACCELERATORS | {"npu"}
-    keys = _keys(node)
-    return "cuda" in keys and bool(keys & devices)
+    entries = _entries(node)
+    is_record = any(_is_state(value) for value in entries.values())
+    return "cuda" in entries and bool(devices & set(entries)) and not is_record
 
 
-def _keys(node: cst.CSTNode | None) -> set[str]:
+def _is_state(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.IfExp):
+        return _is_state(node.body)
+    taken = isinstance(node, cst.Call) and terminal(node)
+    return taken in ("get_rng_state", "get_rng_state_all")
+
+
+def _entries(node: cst.CSTNode | None) -> dict[str, cst.BaseExpression]:
     elements = node.elements if isinstance(node, cst.Dict) else ()
-    return {string(e.key) or "" for e in elements if isinstance(e, cst.DictElement)}
+    return {string(e.key) or "": e.value for e in elements if isinstance(e, cst.DictElement)}

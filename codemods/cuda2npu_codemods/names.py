@@ -44,6 +44,10 @@ def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         rewrite("torch.cuda.synchronize()", "torch.npu.synchronize()"),
         rewrite("if torch.cuda.is_available(): pass", "if torch.npu.is_available(): pass"),
         rewrite(
+            "s = {'cpu': torch.get_rng_state(), 'cuda': torch.cuda.get_rng_state_all()}",
+            "s = {'cpu': torch.get_rng_state(), 'cuda': torch.npu.get_rng_state_all()}",
+        ),
+        rewrite(
             "import torch as th\nth.cuda.empty_cache()",
             "import torch as th\nimport torch_npu  # noqa: F401\nth.npu.empty_cache()",
         ),

@@ -100,6 +100,7 @@ _CUDA_VALUE = re.compile(r"\bcuda\b|['\"](nccl|cuda(:\d+)?)['\"]")
         report("class A:\n    n = dict(cuda=64, cpu=8)\n    def f(s, x): s.n[x.device.type]"),
         leave('SEED = {"cuda": torch.cuda.manual_seed, "npu": torch.npu.manual_seed}'),
         leave('state = {"cuda": torch.cuda.get_rng_state(), "step": 1}'),
+        leave('s = {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()}'),
         leave('SIZES = {"cuda": 64, "cpu": 8}\nn = SIZES[impl]'),
         report('N = {"cuda": 64, "cpu": 8, "default": 8}\nn = N[x.device.type]'),
         leave("n = dict(cuda=64, npu=32, cpu=8)[x.device.type]"),

@@ -20,6 +20,7 @@ from cuda2npu_codemods.arguments import (
     by_name,
     by_operand,
     keyword_use,
+    passed_on,
     positional_use,
     started_use,
     use_elsewhere,
@@ -33,6 +34,7 @@ from cuda2npu_codemods.expressions import (
     string,
     terminal,
 )
+from cuda2npu_codemods.passed_on import with_parameter
 from cuda2npu_codemods.programs import starts_elsewhere, takes, words_before
 from cuda2npu_codemods.project_values import attribute_keys, keys_of
 from cuda2npu_codemods.roles import annotated_use, compared_use
@@ -285,7 +287,10 @@ def _by_flow(site: Site, name: str) -> Use | None:
 
 def _default(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
     assert isinstance(parent, cst.Param)
-    return by_name(parent.name.value)
+    name = parent.name.value
+    found = by_name(name)
+    functions = () if found else with_parameter(site.statement, name)
+    return found or next((passed_on(site, each, name) for each in functions), None)
 
 
 def _returned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
