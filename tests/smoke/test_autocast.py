@@ -67,6 +67,28 @@ def test_types_and_values_agree(run: Smoke, folder: Path) -> None:
     assert [note.name for note in left] == ["aten::upsample_nearest2d"], "told, and no difference"
 
 
+FUSED = """
+import torch
+net = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+scaler = torch.cuda.amp.GradScaler()
+for _ in range(4):
+    optimizer.zero_grad()
+    with torch.cuda.amp.autocast():
+        loss = net(torch.ones(3, 4, device="cuda")).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def test_a_fused_optimizer_and_its_scaler(run: Smoke, folder: Path) -> None:
+    """The first steps overflow: the scaler does not call a plain optimizer, but a fused one."""
+    (folder / "fused.py").write_text(FUSED)
+    report = run("fused.py", steps=2)
+    assert report.code == 0, [*report.failures, report.comparison]
+
+
 TABLES = """
 import json
 from cuda2npu.simulator.autocast import LEFT_IN_HALF

@@ -178,8 +178,11 @@ class Recorder:
             self._stop()
         if not any(map(callable, _values(args, options))):  # a closure computes them in the step
             with torch.no_grad(), self._placement.paused():
+                scale = getattr(optimizer, "grad_scale", None)  # a fused one divides by itself
                 self._gradients = {
-                    id(p): _norm(p.grad) for p in _parameters(optimizer) if p.grad is not None
+                    id(p): _norm(p.grad) / (1.0 if scale is None else float(scale))
+                    for p in _parameters(optimizer)
+                    if p.grad is not None
                 }
 
     def _stop(self) -> None:
@@ -199,6 +202,8 @@ class Recorder:
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._stopped:
             self._stop()
+        if _is_skipped(optimizer):
+            return
         step = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
         self._rank = _rank() if self._rank is None else self._rank
         self._busy = True
@@ -340,6 +345,15 @@ def _parameters(optimizer: Any) -> list[Any]:
 def _values(args: Any, options: Any) -> list[Any]:
     """What a step was called with, less the optimizer itself."""
     return [value for value in (*args[1:], *(options or {}).values()) if value is not None]
+
+
+def _is_skipped(optimizer: Any) -> bool:
+    """Whether a GradScaler saw an overflow and leaves it to the fused optimizer to do nothing.
+
+    The step of any other optimizer is then not called at all.
+    """
+    found = getattr(optimizer, "found_inf", None)
+    return isinstance(found, torch.Tensor) and bool(found)
 
 
 def _norm(tensor: Any) -> float:
