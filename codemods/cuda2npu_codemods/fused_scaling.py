@@ -24,7 +24,8 @@ _SCALER = "s = torch.cuda.amp.GradScaler()"
 _NPU_SCALER = "import torch_npu  # noqa: F401\ns = torch.npu.amp.GradScaler()"
 _BY_HAND = (
     "torch_npu's GradScaler, which this file makes, cannot step an optimizer of torch that is "
-    "fused and raises TypeError: leave fused out here, or take torch_npu.optim's NpuFused…"
+    "fused and raises TypeError where it is enabled: leave fused out then, or take one of "
+    "torch_npu.optim's NpuFused…"
 )
 
 
