@@ -8,6 +8,7 @@ import libcst as cst
 
 from cuda2npu.rule import Report, Site, leave, report
 from cuda2npu_codemods.advice import advice
+from cuda2npu_codemods.fused_scaling import makes_scaler
 from cuda2npu_codemods.training_loops import (
     calls,
     inside,
@@ -62,6 +63,14 @@ def _optimizer(node: cst.Call, site: Site) -> str | None:
             "from torch import optim\nclass Lit(LightningModule):\n"
             "    def configure_optimizers(self):\n        return optim.SGD(self.parameters())"
         ),
+        report(
+            f"{_START}s = torch.npu.amp.GradScaler()\n"
+            f"o = torch.optim.AdamW(model.parameters(), lr=1e-3)\n{_TRAIN}"
+        ),
+        leave(
+            f"{_START}s = torch.npu.amp.GradScaler()\n"
+            f"o = torch.optim.AdamW(model.parameters(), maximize=True)\n{_TRAIN}"
+        ),
         leave(f"{_START}o = torch.optim.AdamW(model.parameters(), fused=True)\n{_TRAIN}"),
         leave(f"{_START}o = torch.optim.AdamW(model.parameters(), **extra)\n{_TRAIN}"),
         leave(f"{_START}o = torch.optim.SGD(model.parameters(), 1, differentiable=True)\n{_TRAIN}"),
@@ -98,7 +107,7 @@ def unfused_optimizer(node: cst.Call, site: Site) -> Report | None:
     given = {arg.keyword.value for arg in node.args if arg.keyword}
     is_taken = given <= {"params", *_TAKEN[name].split()}
     release = tuple(int(part) for part in site.options.torch_npu.split(".")[:2])
-    if name in _WITH_FLAG and release >= _FLAG_SINCE:
+    if name in _WITH_FLAG and release >= _FLAG_SINCE and not makes_scaler(site):
         flag = f"fused=True makes {name} one kernel, bfloat16 included"
         return Report(f"{flag}; {vendor}" if is_taken else flag, at=node.func)
     return Report(vendor, at=node.func) if is_taken else None

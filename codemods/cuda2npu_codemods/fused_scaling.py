@@ -67,14 +67,14 @@ def fused_optimizer_with_grad_scaler(node: cst.Call, site: Site) -> Fix | Report
     is_optimizer = name.startswith("torch.optim.") and terminal(node.func) in _OPTIMIZERS
     if not (is_optimizer or (terminal(node.func) == "dict" and len(node.args) == 1)):
         return None
-    if not _makes_scaler(site):
+    if not makes_scaler(site):
         return None
     if is_optimizer and site.code(flag.value) == "True":
         return Fix({flag: None}, imports=())
     return Report(_BY_HAND, at=flag)
 
 
-def _makes_scaler(site: Site) -> bool:
+def makes_scaler(site: Site) -> bool:
     """Whether the file makes a scaler that is torch_npu's once it is converted."""
     for node in ast.walk(site.file.tree):
         if isinstance(node, ast.Call):
