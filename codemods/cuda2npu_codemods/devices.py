@@ -9,6 +9,7 @@ from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.default_types import sets_default_type
 from cuda2npu_codemods.device_parts import part_edits
 from cuda2npu_codemods.expressions import is_device, string, strings, terminal, with_value
+from cuda2npu_codemods.extension_builders import compiles_at_run_time
 from cuda2npu_codemods.guards import guards_kernel
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
@@ -217,7 +218,7 @@ def device_string(node: cst.SimpleString, site: Site) -> Fix | None:
     if use in _SILENT or (use is not Use.DEVICE and not _is_unmistakable(value)):
         return None
     parts = part_edits(node, site)
-    if parts is None or _guards_kernel(node, site):
+    if parts is None or _guards_kernel(node, site) or compiles_at_run_time(site):
         return None
     element = site.parent(node)
     if isinstance(element, cst.Element) and value == "cuda":

@@ -13,8 +13,12 @@ import libcst as cst
 
 from cuda2npu.releases import RELEASES
 from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
+from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.expressions import string
+from cuda2npu_codemods.extension_builders import compiles_at_run_time
 from cuda2npu_codemods.torch_imports import dotted
+from cuda2npu_codemods.uses import use_of
+from cuda2npu_codemods.words import DEVICE
 
 _BUILD = "torch.utils.cpp_extension."
 _PORT = (
@@ -279,6 +283,32 @@ def pluggable_allocator_library(node: cst.Call, site: Site) -> Report | None:
     name = site.name(node.func) or ""
     own = name.startswith("torch.cuda.") and name.endswith(".CUDAPluggableAllocator")
     return Report() if own else None
+
+
+@rule(
+    "NPU526",
+    "device-of-cuda-compiler",
+    on=cst.SimpleString,
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    why="this device is for CUDA code that the function compiles when it runs, so that it was "
+    "left: " + _PORT,
+    examples=(
+        report(
+            "import torch\ndef compiled(source):\n    from pynvrtc.compiler import Program\n"
+            "    device = torch.device('cuda')\n    torch.rand(1).to(device)\n"
+            "    return Program(source).compile()"
+        ),
+        leave(
+            "import torch\nfrom pynvrtc.compiler import Program\n"
+            "def f(): return torch.device('cuda')"
+        ),
+    ),
+)
+def device_of_cuda_compiler(node: cst.SimpleString, site: Site) -> Report | None:
+    if not DEVICE.fullmatch(string(node) or "") or not compiles_at_run_time(site):
+        return None
+    return Report() if use_of(site, node) is Use.DEVICE else None
 
 
 _OLD_COMPILE = RELEASES[: RELEASES.index("2.6.0")]

@@ -12,9 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from cuda2npu.rule import Site
+from cuda2npu.rule import OTHER_RUNTIMES, Site
+from cuda2npu_codemods.expressions import last_name
+from cuda2npu_codemods.extension_builders import builds_extension
 from cuda2npu_codemods.kernels import (
     defines_numba_kernel,
+    imported,
     is_library_flag,
     uses_kernel,
     uses_package,
@@ -35,27 +38,59 @@ def guards_kernel(site: Site, negated: bool = False) -> bool:
         return uses_kernel(site.following, tree)
     if _asks_for_library(statement, tree) or defines_numba_kernel(tree) or _keeps_kernel(site):
         return True
+    if _is_kernel_flag(statement) or _drives_foreign(site):
+        return True
     if isinstance(statement, ast.If):
         if negated and wraps_kernel(site.following, tree):
             return True  # what CUDA's kernel does by itself is done here for all others
         if not negated and _asks_for_kernel(statement.test):
             return True
-        return uses_kernel(_selected(statement, site.following, negated), tree)
+        chosen = selected(statement, site.following, negated)
+        return uses_kernel(chosen, tree) or _collects(chosen, site)
     if isinstance(statement, (ast.Return, ast.Assign, ast.Expr)) and statement.value is not None:
         if any(uses_kernel([arm], tree) for arm in _arms(statement.value, negated)):
             return True
         if _is_answer_for_faiss(statement.value):
             return True
-        return any(uses_kernel(arm, tree) for arm in _flagged(site))
+        return any(uses_kernel(arm, tree) for arm in flagged(site))
     return False
 
 
-def _selected(statement: ast.If, following: Iterable[ast.stmt], negated: bool) -> list[ast.stmt]:
+def selected(statement: ast.If, following: Iterable[ast.stmt], negated: bool) -> list[ast.stmt]:
     """What runs on CUDA: the body, or behind a negated test all that the body keeps others from."""
     if not negated:
         return statement.body
-    leaves = isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue))
-    return [*statement.orelse, *(following if leaves else ())]
+    return [*statement.orelse, *(following if _leaves(statement.body[-1]) else ())]
+
+
+def _collects(branch: Iterable[ast.stmt], site: Site) -> bool:
+    """Whether a branch puts tensors into a list that the function hands to a kernel."""
+    scope = next(iter(site.enclosing), None)
+    if scope is None:
+        return False
+    calls = [statement.value for statement in branch if isinstance(statement, ast.Expr)]
+    filled = {
+        ast.unparse(call.func.value)
+        for call in calls
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "append"
+    }
+    return bool(filled) and any(
+        uses_kernel([node], site.file.tree)
+        and any(isinstance(n, ast.Name) and n.id in filled for n in ast.walk(node))
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Call)
+    )
+
+
+_EXITS = ("exit", "_exit", "skip", "skipTest")
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return last_name(statement.value.func) in _EXITS
+    return isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
 def _keeps_kernel(site: Site) -> bool:
@@ -79,10 +114,13 @@ def _makes_kernel(owner: ast.ClassDef, tree: ast.Module) -> bool:
 
 
 def _keeps_package(node: ast.AST, tree: ast.Module) -> bool:
-    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+    if not isinstance(node, ast.Assign):
         return False
-    kept = any(ast.unparse(target).startswith("self.") for target in node.targets)
-    return kept and uses_package([node.value.func], tree)
+    if not any(ast.unparse(target).startswith("self.") for target in node.targets):
+        return False
+    if isinstance(node.value, ast.Attribute):
+        return uses_kernel([node.value], tree)  # fused_optim.multi_tensor_adam
+    return isinstance(node.value, ast.Call) and uses_package([node.value.func], tree)
 
 
 def _is_answer_for_faiss(value: ast.AST) -> bool:
@@ -93,6 +131,43 @@ def _is_answer_for_faiss(value: ast.AST) -> bool:
         and any(_polarity(keyword.value, _is_device_test) is not None for keyword in call.keywords)
         for call in ast.walk(value)
     )
+
+
+def _drives_foreign(site: Site) -> bool:
+    """``use_cuda = "cuda" in str(device)`` and then ``faiss.Kmeans(gpu=use_cuda)``."""
+    statement, tree = site.statement, site.file.tree
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Name) or not isinstance(statement, ast.Assign):
+        return False
+    if _polarity(_without_choice(statement.value), _is_device_test) is None:
+        return False
+    takers = [
+        imported(tree).get(ast.unparse(call.func).partition(".")[0], "").partition(".")[0]
+        for call in ast.walk(function_around(site))
+        if isinstance(call, ast.Call)
+        for given in (*call.args, *(keyword.value for keyword in call.keywords))
+        if isinstance(given, ast.Name) and given.id == target.id
+    ]
+    foreign = bool(takers) and OTHER_RUNTIMES.issuperset(takers)
+    return foreign and not any(map(_moves, flagged(site)))
+
+
+_FLAG = re.compile(r"(\w+_)?(cuda|fused|custom|triton)_kernels?|(use|enable|with)_(\w+_)?kernels?")
+
+
+def _is_kernel_flag(statement: ast.AST) -> bool:
+    """``use_cuda_kernel = x.device.type == "cuda"``: the name says what the test is for."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    named = any(_FLAG.fullmatch(last_name(target) or "") for target in statement.targets)
+    return named and _polarity(_without_choice(statement.value), _is_device_test) is not None
+
+
+def _without_choice(value: ast.expr) -> ast.expr:
+    """``True if test else False`` is ``test``."""
+    arms = (value.body, value.orelse) if isinstance(value, ast.IfExp) else ()
+    values = [getattr(arm, "value", None) for arm in arms]
+    return value.test if isinstance(value, ast.IfExp) and values == [True, False] else value
 
 
 _KERNEL_FLAG = re.compile(r"(\w+_)?(fused|kernel|triton|flash|custom_op)(_\w+)?")
@@ -121,21 +196,32 @@ def _names_implementation(comparison: ast.Compare) -> bool:
 def guards_kernel_import(site: Site) -> bool:
     """``if torch.cuda.is_available(): import ext_cuda``, ``… and has_fused_norm``."""
     statement, tree = site.statement, site.file.tree
-    if _asks_for_library(statement, tree):
+    if _asks_for_library(statement, tree) or _is_kernel_flag(statement) or _drives_foreign(site):
+        return True
+    if builds_extension(site) and not _places(site):
         return True
     if isinstance(statement, (ast.Return, ast.Assign, ast.Expr)) and statement.value is not None:
         negated = _polarity(statement.value, _is_device_test) is True
         if any(uses_package([arm], tree) for arm in _arms(statement.value, negated)):
             return True
-        arms = list(_flagged(site))
+        arms = list(flagged(site))
         return any(uses_package(arm, tree) for arm in arms) and not any(map(_moves, arms))
     if not isinstance(statement, ast.If):
         return False
     imports = [node for node in statement.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     if uses_kernel(imports, tree) or _asks_for_kernel(statement.test):
         return True
-    arm = _selected(statement, (), _polarity(statement.test, _is_device_test) is True)
+    arm = selected(statement, (), _polarity(statement.test, _is_device_test) is True)
     return uses_package(arm, tree) and not _moves(arm)
+
+
+def _places(site: Site) -> bool:
+    """Whether the statement, or what it selects, places something on the device."""
+    statement = site.statement
+    if isinstance(statement, ast.If):
+        negated = _polarity(statement.test, _is_device_test) is True
+        return _moves([statement, *selected(statement, site.following, negated)])
+    return _moves([statement]) or any(map(_moves, flagged(site)))
 
 
 def _moves(nodes: Iterable[ast.AST]) -> bool:
@@ -148,7 +234,7 @@ def _moves(nodes: Iterable[ast.AST]) -> bool:
     )
 
 
-_PLACES = ("cuda", "to", "set_device")
+_PLACES = ("cuda", "to", "set_device", "device")
 
 
 def _arms(value: ast.AST, negated: bool) -> Iterable[ast.AST]:
@@ -216,23 +302,22 @@ def _is_device_test(node: ast.expr) -> bool:
     )
 
 
-def _flagged(site: Site) -> Iterator[list[ast.AST]]:
+def flagged(site: Site) -> Iterator[list[ast.AST]]:
     """What a variable selects to which the statement assigns a device test."""
-    statement, tree = site.statement, site.file.tree
+    statement = site.statement
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(statement, ast.Assign) or not isinstance(target, (ast.Name, ast.Attribute)):
         return
     name = ast.unparse(target)
-    first = _polarity(statement.value, _is_device_test)
-    if first is None or isinstance(statement.value, ast.IfExp):
+    value = _without_choice(statement.value)
+    first = _polarity(value, _is_device_test)
+    if first is None or isinstance(value, ast.IfExp):
         return
 
     def reads(node: ast.expr) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name
 
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    scope = next((node for node in site.enclosing if isinstance(node, functions)), tree)
-    for node in ast.walk(scope):
+    for node in ast.walk(function_around(site)):
         if isinstance(node, ast.IfExp):
             second = _polarity(node.test, reads)
             if second is not None:
@@ -241,7 +326,13 @@ def _flagged(site: Site) -> Iterator[list[ast.AST]]:
             for index, inner in enumerate(block):
                 second = _polarity(inner.test, reads) if isinstance(inner, ast.If) else None
                 if isinstance(inner, ast.If) and second is not None:
-                    yield [*_selected(inner, block[index + 1 :], second is not first)]
+                    yield [*selected(inner, block[index + 1 :], second is not first)]
+
+
+def function_around(site: Site) -> ast.AST:
+    """The innermost function around the statement, or the module."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return next((node for node in site.enclosing if isinstance(node, functions)), site.file.tree)
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:

@@ -139,6 +139,20 @@ def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
             "    def forward(ctx, x): return x\n"
             "def f(y):\n    if not y.is_cuda: y = y.float()\n    return F.apply(y)"
         ),
+        report("import colossal_C\nif x.is_cuda: y = colossal_C.multi_tensor_l2norm(x)"),
+        report("if x.is_cuda: y = multi_tensor_applier(self.scale, [[x]])"),
+        report(
+            "from lib._C import fused_optim\ndef clip(grads):\n    on_gpu = []\n"
+            "    for g in grads:\n        if g.is_cuda: on_gpu.append(g)\n"
+            "        else: g.mul_(0.5)\n    fused_optim.scale([on_gpu], 0.5)"
+        ),
+        report(
+            "import torch\nfrom lib.kernel_loader import FusedAdamLoader\nclass Adam:\n"
+            "    def __init__(self):\n        if torch.cuda.is_available():\n"
+            "            self.op = FusedAdamLoader().load()\n"
+            "    def step(self, p):\n        if p.is_cuda: self.op(p)"
+        ),
+        leave("def f(xs):\n    on_gpu = []\n    if x.is_cuda: on_gpu.append(x)\n    run(on_gpu)"),
         leave("if x.is_cuda:\n    y = x.half()"),
         leave("def f(x, mask):\n    if mask is not None and mask.is_cuda: x = x.cuda()"),
         leave("import lib\nif lib.has_native_amp and x.is_cuda: x = x.half()"),
@@ -174,6 +188,17 @@ def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
             "    def sample(self, x):\n        return x.sum() if x.device.type == 'cuda' else x"
         ),
         report("k = FaissKMeans(gpu=device.type == 'cuda')"),
+        report(
+            "import torch, faiss\ndef f(device, d, k):\n"
+            "    on = True if 'cuda' in str(device) else False\n"
+            "    return faiss.Kmeans(d, k, gpu=on)"
+        ),
+        report("use_cuda_kernel = x.device.type == 'cuda'\nif use_cuda_kernel: y = run(x)"),
+        leave(
+            "import torch, faiss\ndef f(device, d, k):\n    on = device.type == 'cuda'\n"
+            "    return Net(on), faiss.Kmeans(d, k, gpu=on)"
+        ),
+        leave("import lib\ndef f(device):\n    on = device.type == 'cuda'\n    lib.run(gpu=on)"),
         leave('if x.device.type == "cuda":\n    x = x.half()'),
         leave("import lib\non = lib.is_compiling() and x.device.type == 'cuda'"),
     ),
@@ -193,8 +218,9 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
     words=("cuda",),
     fix=FixLevel.NONE,
     quiet=True,
-    why="torch.cuda.is_available() guards the import or build of a CUDA kernel and was left, so "
-    "that the portable branch runs on the NPU; check that there is one, or port the kernel",
+    why="torch.cuda.is_available() guards the import or build of a CUDA kernel, or another runtime "
+    "that needs a GPU of NVIDIA, and was left, so that the portable branch runs on the NPU; check "
+    "that there is one, or port the kernel",
     examples=(
         report("if torch.cuda.is_available():\n    import ext_cuda"),
         report("if torch.cuda.is_available():\n    sources += glob('*.cu')"),
@@ -212,6 +238,47 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
             "class Monitor:\n    def __init__(self):\n"
             "        self.on = torch.cuda.is_available()\n"
             "        if self.on:\n            import pynvml\n            pynvml.nvmlInit()"
+        ),
+        report(
+            "class _CudaExtension:\n    def is_available(self):\n"
+            "        available = torch.cuda.is_available() or force\n        return available"
+        ),
+        report(
+            "def check_cuda_availability():\n    import torch\n"
+            "    return torch.cuda.is_available()\ndef compiler(home): return home + '/bin/nvcc'",
+            path="kernel/extensions/utils.py",
+        ),
+        report(
+            "from lib.kernel_loader import FusedAdamLoader\n"
+            "if torch.cuda.is_available(): op = FusedAdamLoader().load()"
+        ),
+        report(
+            "import torch\ndef ready():\n    if torch.cuda.is_available() is False: return False\n"
+            "def compiled(source):\n    from pynvrtc.compiler import Program\n"
+            "    return Program(source).compile()"
+        ),
+        report("need('onnxruntime-gpu' if torch.cuda.is_available() else 'onnxruntime')"),
+        report(
+            "cuda = torch.cuda.is_available() and device.type != 'cpu'\n"
+            "providers = ['CUDAExecutionProvider'] if cuda else []\n"
+            "if cuda: config.enable_use_gpu(100, 0)"
+        ),
+        leave(
+            "cuda = torch.cuda.is_available()\nif cuda and not fits: device = torch.device('cpu')\n"
+            "need('onnxruntime-gpu' if cuda else 'onnxruntime')"
+        ),
+        leave(
+            "class TritonKernelTest:\n    def setup(self):\n"
+            "        self.device = 'cuda' if torch.cuda.is_available() else 'cpu'"
+        ),
+        leave(
+            "class SdpaCudaExtension:\n    def ready(self): return torch.cuda.is_available()\n"
+            "    def run(self, q, k, v):\n"
+            "        return torch.nn.functional.scaled_dot_product_attention(q, k, v)"
+        ),
+        leave(
+            "class CudaExtension:\n    def run(self, x):\n        on = torch.cuda.is_available()\n"
+            "        if on: x = x.cuda()"
         ),
         leave("on = torch.cuda.is_available()\nif on: model.cuda()"),
         leave("import pynvml\nif torch.cuda.is_available():\n    pynvml.nvmlInit()\n    m.cuda()"),

@@ -12,6 +12,7 @@ _KERNEL = re.compile(
     r"|\w*(triton|flash_attn|xformers|cupy|pycuda|cudnn_rnn)\w*|_C|_ext|\w+_ext|apex|amp_C"
     r"|load_inline|CUDAExtension|custom_kernel|fused_\w*kernel"
     r"|\w+_cuda_(fn|obj|func|op|impl|forward|backward)"
+    r"|multi_tensor_(applier|l2norm|scale|axpby|adam|lamb|sgd)"
 )
 _MOVES = re.compile(
     r"(\w+_)?(to|is|use|no|has|move_to|with|on|from|copy_to|test|init|set|get|enable|seed)_cuda"
@@ -24,7 +25,21 @@ _PACKAGES = frozenset(
 """Packages that run on CUDA only, or whose kernels do."""
 _EXTENSION_CLASS = re.compile(r"(\w*\.)*_\w+\.Cuda[A-Z]\w*")
 """``torchrl._torchrl.CudaSumSegmentTree``: a class of a compiled module."""
+_COMPILED_MODULE = re.compile(r"fused_\w+|(?!torch|numpy)(.*\.)?(\w+_C(\..+)?|_C\..+)")
+"""``colossal_C`` and ``fused_adam``, and what ``from package._C import`` brings."""
 _BUILDS = ("CUDAExtension", "load_inline")
+_LOADER = re.compile(r"(.*\.)?(kernel_loader|op_builder|kernels?)\.(.*\.)?\w+(Loader|Builder)")
+"""What builds or loads a kernel: ``kernel_loader.FusedOptimizerLoader``."""
+_OTHER_RUNTIMES = (
+    "onnxruntime-gpu",
+    "paddlepaddle-gpu",
+    "tensorflow-gpu",
+    "faiss-gpu",
+    "cupy-cuda",
+    "CUDAExecutionProvider",
+    "TensorrtExecutionProvider",
+)
+"""Packages and settings of other runtimes that need a GPU of NVIDIA."""
 
 
 def uses_kernel(nodes: Iterable[ast.AST], tree: ast.Module) -> bool:
@@ -92,13 +107,22 @@ def _is_packaged(node: ast.AST, tree: ast.Module) -> bool:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return any(_in_package(name) for name in _imported_names(node))
     if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and node.value.endswith(".cu")
+        text = node.value if isinstance(node.value, str) else ""
+        return text.endswith(".cu") or text.startswith(_OTHER_RUNTIMES)
     if isinstance(node, ast.Attribute):
         owner = imported(tree).get(getattr(node.value, "id", ""), "")
-        return node.attr in _BUILDS or (owner == "numba" and node.attr == "cuda")
+        named = node.attr in (*_BUILDS, "enable_use_gpu")  # of a configuration of paddle
+        return named or (owner == "numba" and node.attr == "cuda") or _is_loaded(node, tree)
     if not isinstance(node, ast.Name):
         return False
     return node.id in _BUILDS or _in_package(imported(tree).get(node.id, ""))
+
+
+def _is_loaded(node: ast.Attribute, tree: ast.Module) -> bool:
+    """``FusedOptimizerLoader().load``."""
+    if node.attr not in ("load", "build", "jit_load") or not isinstance(node.value, ast.Call):
+        return False
+    return bool(_LOADER.fullmatch(imported(tree).get(_last(node.value.func), "")))
 
 
 def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -110,7 +134,7 @@ def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
 def _in_package(dotted: str) -> bool:
     if dotted.partition(".")[0] in ("torch_scatter", "torch_sparse"):
         return not dotted.rpartition(".")[2][:1].isupper()  # SparseTensor moves like a tensor
-    if _EXTENSION_CLASS.fullmatch(dotted):
+    if _EXTENSION_CLASS.fullmatch(dotted) or _COMPILED_MODULE.fullmatch(dotted):
         return True
     return dotted.partition(".")[0] in _PACKAGES or f"{dotted}.".startswith("numba.cuda.")
 
