@@ -63,6 +63,47 @@ def selected(statement: ast.If, following: Iterable[ast.stmt], negated: bool) ->
     return [*statement.orelse, *(following if _leaves(statement.body[-1]) else ())]
 
 
+_CPU_FUNCTION = re.compile(r"\w+_cpu(_\w+)?|cpu_\w+")
+
+
+def strands(site: Site, negated: bool) -> bool:
+    """Whether what runs for all other devices raises, or is compiled for the CPU.
+
+    A tensor on the NPU gets there when the test stays, so that this is not quiet.
+    """
+    statement = site.statement
+    if not isinstance(statement, ast.If):
+        return isinstance(statement, ast.Assert)
+    return _strand(selected(statement, site.following, not negated))
+
+
+def _strand(block: list[ast.stmt]) -> bool:
+    for index, statement in enumerate(block):
+        if isinstance(statement, ast.Raise):
+            return True
+        if isinstance(statement, ast.If):
+            negated = _polarity(statement.test, _is_device_test)
+            rest = block[index + 1 :]
+            if negated is not None and _strand(selected(statement, rest, not negated)):
+                return True
+        elif _calls_cpu_code(statement):
+            return True
+        if _leaves(statement):
+            return False
+    return False
+
+
+def _calls_cpu_code(statement: ast.stmt) -> bool:
+    """``deform_conv_cpu.conv_forward_cpu(x)``, ``ext.nms_cpu(x)``: no method of a class."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and _CPU_FUNCTION.fullmatch(node.func.attr)
+        and getattr(node.func.value, "id", "self") not in ("self", "cls", "torch")
+        for node in ast.walk(statement)
+    )
+
+
 def _collects(branch: Iterable[ast.stmt], site: Site) -> bool:
     """Whether a branch puts tensors into a list that the function hands to a kernel."""
     scope = next(iter(site.enclosing), None)

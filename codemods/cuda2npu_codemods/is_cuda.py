@@ -10,7 +10,7 @@ import libcst as cst
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.devices import guards_by_device, is_negated
 from cuda2npu_codemods.expressions import is_device, terminal
-from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import
+from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import, strands
 from cuda2npu_codemods.placement import is_foreign
 from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
 from cuda2npu_codemods.scripted import is_scripted
@@ -163,7 +163,8 @@ def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
 def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
     if not _is_tensor_property(node, site):
         return None
-    return Report() if guards_kernel(site, is_negated(node, site)) else None
+    negated = is_negated(node, site)
+    return Report(quiet=not strands(site, negated)) if guards_kernel(site, negated) else None
 
 
 @rule(
@@ -208,7 +209,8 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
     literals = [s for s in sides if re.search(r"['\"]cuda['\"]", site.code(s))]
     if not literals or not any(is_device(site, side) for side in sides):
         return None
-    return Report() if guards_by_device(node, site) else None
+    quiet = not strands(site, is_negated(node, site))
+    return Report(quiet=quiet) if guards_by_device(node, site) else None
 
 
 @rule(
@@ -291,4 +293,5 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
 def kernel_guard_available(node: cst.Attribute, site: Site) -> Report | None:
     if site.name(node) != "torch.cuda.is_available":
         return None
-    return Report() if guards_kernel_import(site) else None
+    quiet = not strands(site, is_negated(site.parent(node) or node, site))
+    return Report(quiet=quiet) if guards_kernel_import(site) else None
