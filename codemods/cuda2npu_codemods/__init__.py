@@ -70,6 +70,7 @@ PACK = Pack(
         "cuda2npu_codemods.shim_dangers",
         "cuda2npu_codemods.placement",
         "cuda2npu_codemods.is_cuda",
+        "cuda2npu_codemods.kept_guards",
         "cuda2npu_codemods.scripted",
         "cuda2npu_codemods.devices",
         "cuda2npu_codemods.device_parts",

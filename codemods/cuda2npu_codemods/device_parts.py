@@ -10,7 +10,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.arguments import Use
-from cuda2npu_codemods.expressions import is_device, string, with_value
+from cuda2npu_codemods.expressions import is_device, string, walk, with_value
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE
 
@@ -33,7 +33,7 @@ def part_edits(node: cst.SimpleString, site: Site) -> dict[cst.CSTNode, cst.CSTN
     if not own and not bounds:
         return {}
     root = [*site.ancestors(node)][-1]
-    literals = [part for part in _walk(root) if "cuda" in (string(part) or "")]
+    literals = [part for part in walk(root) if "cuda" in (string(part) or "")]
     length = len(string(node) or "")
     if any(int(bound.value) != length for bound in own) or _is_in_container(node, site):
         return None
@@ -63,13 +63,7 @@ def _subject(node: cst.SimpleString, site: Site) -> cst.BaseExpression | None:
 
 
 def _holds(side: cst.CSTNode, node: cst.CSTNode) -> bool:
-    return any(part is node for part in _walk(side))
-
-
-def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    yield node
-    for child in node.children:
-        yield from _walk(child)
+    return any(part is node for part in walk(side))
 
 
 def _own_bounds(node: cst.SimpleString, site: Site) -> Iterator[cst.Integer]:
@@ -85,7 +79,7 @@ def _own_bounds(node: cst.SimpleString, site: Site) -> Iterator[cst.Integer]:
 def _bounds(subject: cst.BaseExpression, site: Site) -> Iterator[cst.Integer]:
     """The other positions behind a name that this statement takes from the same expression."""
     text = site.code(subject)
-    for part in _walk([*site.ancestors(subject)][-1]):
+    for part in walk([*site.ancestors(subject)][-1]):
         if not isinstance(part, cst.Subscript) or site.code(part.value) != text:
             continue
         holder = site.parent(part)

@@ -11,6 +11,7 @@ from cuda2npu_codemods.device_parts import part_edits
 from cuda2npu_codemods.expressions import is_device, string, strings, terminal, with_value
 from cuda2npu_codemods.extension_builders import compiles_at_run_time
 from cuda2npu_codemods.guards import guards_kernel
+from cuda2npu_codemods.kept import kept_level
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
 
@@ -208,6 +209,12 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND)
     ),
 )
 def device_string(node: cst.SimpleString, site: Site) -> Fix | None:
+    fix = npu_string(node, site)
+    return fix if fix is not None and kept_level(node, site) is None else None
+
+
+def npu_string(node: cst.SimpleString, site: Site) -> Fix | None:
+    """The edit of a device string, whatever a test with it guards."""
     value = string(node)
     if value is None or "cuda" not in value:
         return None

@@ -11,6 +11,7 @@ from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, r
 from cuda2npu_codemods.devices import guards_by_device, is_negated
 from cuda2npu_codemods.expressions import is_device, terminal
 from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import, strands
+from cuda2npu_codemods.kept import kept_level
 from cuda2npu_codemods.placement import is_foreign
 from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
 from cuda2npu_codemods.scripted import is_scripted
@@ -41,6 +42,12 @@ from cuda2npu_codemods.scripted import is_scripted
     ),
 )
 def is_cuda(node: cst.Attribute, site: Site) -> Fix | None:
+    fix = is_npu(node, site)
+    return fix if fix is not None and kept_level(node, site) is None else None
+
+
+def is_npu(node: cst.Attribute, site: Site) -> Fix | None:
+    """The edit of a tensor's ``is_cuda``, whatever it guards."""
     if not _is_tensor_property(node, site) or guards_kernel(site, is_negated(node, site)):
         return None
     if is_scripted(site):

@@ -11,6 +11,7 @@ from cuda2npu_codemods.counterparts import advice, counterpart
 from cuda2npu_codemods.default_types import sets_default_type
 from cuda2npu_codemods.expressions import in_cuda_row, string, terminal
 from cuda2npu_codemods.guards import guards_kernel_import
+from cuda2npu_codemods.kept import kept_level
 from cuda2npu_codemods.triggers import ALIAS_WORDS
 
 _REPORTED_ELSEWHERE = ("torch.cuda.get_device_capability",)
@@ -79,6 +80,12 @@ def _inner(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     ),
 )
 def torch_cuda_name(node: cst.Attribute, site: Site) -> Fix | None:
+    fix = renaming(node, site)
+    return fix if fix is not None and kept_level(node, site) is None else None
+
+
+def renaming(node: cst.Attribute, site: Site) -> Fix | None:
+    """The edit of a torch.cuda name, whatever it guards or is guarded by."""
     name = site.name(node)
     if name is None or not in_cuda(name) or not _is_whole_chain(node, site):
         return None
