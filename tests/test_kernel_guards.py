@@ -33,3 +33,13 @@ from cuda2npu.model import Options
 def test_a_guard_is_quiet_only_where_an_npu_tensor_finds_a_way(code: str, quiet: bool) -> None:
     result = rewrite_source(f"import torch\n{code}\n", Options())
     assert [f.quiet for f in result.remaining if f.code == "NPU104"][-1] is quiet
+
+
+def test_a_file_has_one_finding_for_its_cuda_home() -> None:
+    code = (
+        "from torch.utils.cpp_extension import CUDA_HOME\n"
+        "def a():\n    if CUDA_HOME is None: raise RuntimeError\n    return CUDA_HOME\n"
+        "def b(): return CUDA_HOME + '/bin'\n"
+    )
+    found = [f.line for f in rewrite_source(code, Options()).findings if f.code == "NPU522"]
+    assert found == [3]

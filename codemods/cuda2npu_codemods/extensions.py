@@ -16,6 +16,7 @@ from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
 from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.expressions import string
 from cuda2npu_codemods.extension_builders import compiles_at_run_time
+from cuda2npu_codemods.occurrences import is_first_read
 from cuda2npu_codemods.torch_imports import dotted
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE
@@ -149,15 +150,20 @@ def _compiles_cuda(call: cst.Call, site: Site) -> bool:
     fix=FixLevel.NONE,
     quiet=True,
     why="CUDA_HOME is None on a machine without the CUDA toolkit: the branch that builds without "
-    "CUDA kernels is the one that runs; see that there is one",
+    "CUDA kernels is the one that runs; see that there is one. A file has one finding, at the "
+    "first use",
     examples=(
         report("from torch.utils.cpp_extension import CUDA_HOME\nok = CUDA_HOME is not None"),
+        report(
+            "try:\n    from torch.utils.cpp_extension import CUDA_HOME\n"
+            "except ImportError:\n    CUDA_HOME = None\nok = CUDA_HOME is not None"
+        ),
         leave("import os\nCUDA_HOME = os.environ['CUDA_HOME']\nprint(CUDA_HOME)"),
     ),
 )
 def cuda_home(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
     found = site.name(node) == _BUILD + "CUDA_HOME" and _is_imported(node, site)
-    return Report() if found else None
+    return Report() if found and is_first_read(site, "CUDA_HOME") else None
 
 
 @rule(

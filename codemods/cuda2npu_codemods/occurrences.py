@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import libcst as cst
 
@@ -61,12 +61,26 @@ def brings(tree: ast.Module, packages: Iterable[str]) -> bool:
     return any(_brings(node, packages) for node, _ in _statements(tree.body))
 
 
+def is_first_read(site: Site, name: str) -> bool:
+    """Whether the statement holds the file's first ``name`` or ``anything.name`` that is read."""
+    return _holds_first(
+        site,
+        lambda node: last_name(node) == name and isinstance(getattr(node, "ctx", None), ast.Load),
+    )
+
+
 def is_first_use(site: Site, attributes: Iterable[str]) -> bool:
     """Whether the statement holds the file's first ``anything.name`` for one of the names."""
+    return _holds_first(
+        site, lambda node: isinstance(node, ast.Attribute) and node.attr in attributes
+    )
+
+
+def _holds_first(site: Site, is_use: Callable[[ast.AST], bool]) -> bool:
     uses = [
         node
         for node in ast.walk(site.file.tree)
-        if isinstance(node, ast.Attribute) and node.attr in attributes
+        if isinstance(node, (ast.Attribute, ast.Name)) and is_use(node)
     ]
     first = min(uses, key=lambda node: (node.lineno, node.col_offset), default=None)
     return any(inner is first for inner in ast.walk(site.statement))
