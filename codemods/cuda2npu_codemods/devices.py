@@ -8,9 +8,9 @@ from cuda2npu.rule import Fix, FixLevel, Site, leave, rewrite, rule
 from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.default_types import sets_default_type
 from cuda2npu_codemods.device_parts import part_edits
-from cuda2npu_codemods.expressions import is_device, string, strings, terminal, with_value
+from cuda2npu_codemods.device_tests import compared_for_kernel, comparison_of
+from cuda2npu_codemods.expressions import is_device, string, terminal, with_value
 from cuda2npu_codemods.extension_builders import compiles_at_run_time
-from cuda2npu_codemods.guards import guards_kernel
 from cuda2npu_codemods.kept import kept_level
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
@@ -225,7 +225,7 @@ def npu_string(node: cst.SimpleString, site: Site) -> Fix | None:
     if use in _SILENT or (use is not Use.DEVICE and not _is_unmistakable(value)):
         return None
     parts = part_edits(node, site)
-    if parts is None or _guards_kernel(node, site) or compiles_at_run_time(site):
+    if parts is None or compared_for_kernel(node, site) or compiles_at_run_time(site):
         return None
     element = site.parent(node)
     if isinstance(element, cst.Element) and value == "cuda":
@@ -264,39 +264,6 @@ def _siblings(element: cst.Element, site: Site) -> set[str]:
     container = site.parent(element)
     elements = getattr(container, "elements", ())
     return {string(other.value) or "" for other in elements if other is not element}
-
-
-def _guards_kernel(node: cst.CSTNode, site: Site) -> bool:
-    comparison = comparison_of(node, site)
-    return comparison is not None and guards_by_device(comparison, site)
-
-
-def guards_by_device(comparison: cst.Comparison, site: Site) -> bool:
-    """What runs on other accelerators too, ``in ("cuda", "xpu")``, is no kernel for CUDA."""
-    sides = [comparison.left, *(target.comparator for target in comparison.comparisons)]
-    if any(OTHER_ACCELERATORS & set(strings(side)) for side in sides):
-        return False
-    return guards_kernel(site, is_negated(comparison, site))
-
-
-def comparison_of(node: cst.CSTNode, site: Site) -> cst.Comparison | None:
-    """The comparison whose side the literal, or the container around it, is."""
-    for ancestor in site.ancestors(node):
-        if isinstance(ancestor, cst.Comparison):
-            return ancestor
-        if not isinstance(ancestor, (cst.ComparisonTarget, cst.Element, cst.Tuple, cst.List)):
-            return None
-    return None
-
-
-def is_negated(node: cst.CSTNode, site: Site) -> bool:
-    """Whether a test holds when the device is *not* CUDA: ``!=``, ``not in``, ``not …``."""
-    negated = isinstance(node, cst.Comparison) and isinstance(
-        node.comparisons[0].operator, (cst.NotEqual, cst.NotIn)
-    )
-    if isinstance(site.parent(node), cst.UnaryOperation):
-        negated = not negated
-    return negated
 
 
 @rule(

@@ -8,7 +8,7 @@ import re
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
-from cuda2npu_codemods.devices import guards_by_device, is_negated
+from cuda2npu_codemods.device_tests import guards_by_device, is_negated
 from cuda2npu_codemods.expressions import is_device, terminal
 from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import, strands
 from cuda2npu_codemods.kept import kept_level
