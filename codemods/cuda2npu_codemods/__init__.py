@@ -103,6 +103,7 @@ PACK = Pack(
         "cuda2npu_codemods.onnx_runtime",
         "cuda2npu_codemods.onnx_export",
         "cuda2npu_codemods.project_values",
+        "cuda2npu_codemods.other_runtimes",
         "cuda2npu_codemods.third_party",
         "cuda2npu_codemods.frameworks",
         "cuda2npu_codemods.missing_names",

@@ -63,17 +63,23 @@ _NONE = {
     "bmtrain": "use torch's FSDP or a DeepSpeed with its NPU accelerator",
     "colossalai": "its HybridAdam does not run: use torch.optim.AdamW",
     "composer": "installs, but knows no NPU: write the training loop, or use accelerate",
+    "ctranslate2": "it runs on the CPU there; or run the model with torch",
     "cupy": "use torch or numpy for this part",
     "deep_ep": "use torch.distributed over hccl",
+    "faster_whisper": "it runs on the CPU there; or run the model with transformers",
     "flash_attn": _ATTENTION,
     "horovod": "use torch.distributed over hccl",
     "nvidia.dali": "load and augment the data on the CPU",
     "pycuda": "port the kernels to Ascend C",
     "pynvml": "ask torch.npu, or npu-smi",
+    "pynvrtc": "port the kernels to Ascend C, or write them with torch functions",
     "tensorrt": "convert the model for Ascend (ATC), or run it with torch_npu",
     "transformer_engine": "use the plain torch.nn layers, or MindSpeed's",
     "xformers": _ATTENTION,
 }
+
+ADVICE = {**_WORKS, **_PORTED, **_NONE}
+"""What to do about a library, by its name."""
 
 LIBRARIES = (
     *(Library(name, "works", advice) for name, advice in _WORKS.items()),

@@ -34,6 +34,7 @@ from cuda2npu_codemods.expressions import (
     string,
     terminal,
 )
+from cuda2npu_codemods.other_runtimes import runtime_of
 from cuda2npu_codemods.passed_on import with_parameter
 from cuda2npu_codemods.programs import starts_elsewhere, takes, words_before
 from cuda2npu_codemods.project_values import attribute_keys, keys_of
@@ -182,6 +183,8 @@ def _dict_element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | 
     if is_table_by_device(site.parent(parent)):
         return Use.KEY
     if any(isinstance(a, cst.Call) and is_foreign_call(site, a) for a in site.ancestors(parent)):
+        return Use.FOREIGN
+    if runtime_of(site, site.parent(parent)) is not None:
         return Use.FOREIGN
     elsewhere = use_elsewhere(site, attribute_keys(site, key)) if key else None
     if elsewhere is Use.SHARED:
