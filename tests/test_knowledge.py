@@ -374,6 +374,10 @@ class TestPrograms:
         known = of(options=PARSER, train="from options import p\n" + READER)
         assert known.takes("train", "--device", DEVICE)
 
+    def test_a_parser_that_adds(self) -> None:
+        known = of(options=PARSER.replace("add_argument", "add"), train="import options\n" + READER)
+        assert known.takes("train", "--device", DEVICE)
+
     def test_a_parser_in_the_package_itself(self) -> None:
         known = of({"pkg/__init__": PARSER, "pkg/train": "from . import p\n" + READER})
         assert known.takes("pkg/train", "--device", DEVICE)

@@ -12,7 +12,13 @@ import libcst as cst
 
 from cuda2npu.rule import BACKEND, DEVICE, FOREIGN, Site
 from cuda2npu_codemods.device_lists import holds_devices
-from cuda2npu_codemods.expressions import is_backend, is_device, string, terminal
+from cuda2npu_codemods.expressions import (
+    defines_option,
+    is_backend,
+    is_device,
+    string,
+    terminal,
+)
 from cuda2npu_codemods.passed_on import kinds_of
 from cuda2npu_codemods.project_values import (
     attribute_keys,
@@ -94,7 +100,7 @@ _TEXT_FUNCTIONS = frozenset(
 _READERS = frozenset("get pop getattr getenv setdefault get_value".split())
 _ATTRIBUTE_SETTERS = frozenset(["setattr", "delattr", "object"])
 """With ``mock.patch.object``: they take an attribute's name."""
-_OPTION_FUNCTIONS = frozenset("add_argument add_option option argument Option Argument".split())
+_OPTION_FUNCTIONS = frozenset("argument Option Argument".split())
 _OPTION_KEYWORDS = frozenset(["default", "choices", "const"])
 _DEFAULT_KEYWORDS = frozenset(["default", "default_factory", "factory", "value"])
 
@@ -117,7 +123,7 @@ def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode |
         elsewhere = use_elsewhere(site, attribute_keys(site, keyword))
         if elsewhere is not None:
             return elsewhere
-    if keyword in (*_OPTION_KEYWORDS, "type") and terminal(call.func) in _OPTION_FUNCTIONS:
+    if keyword in (*_OPTION_KEYWORDS, "type") and _takes_option(call):
         return _option(site, call)
     if keyword in _DEFAULT_KEYWORDS:
         return call
@@ -174,6 +180,10 @@ def _by_table(name: str | None, position: int) -> Use | None:
     return Use.DEVICE if name is not None and name.startswith("torch.cuda.") else None
 
 
+def _takes_option(call: cst.Call) -> bool:
+    return defines_option(call) or terminal(call.func) in _OPTION_FUNCTIONS
+
+
 def _is_definition(callee: str | None) -> bool:
     return (callee or "").startswith("DEFINE_")
 
@@ -197,7 +207,7 @@ def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNo
         use = _method(site, call.func, position, call)
         if use is not None:
             return use
-    if callee in _OPTION_FUNCTIONS or _is_definition(callee) or _is_exception(callee):
+    if _takes_option(call) or _is_definition(callee) or _is_exception(callee):
         return _option_value(callee or "", position, call)
     if callee in ("str", "tuple", "list", "set", "frozenset", "field", "cast", "Choice", "Field"):
         return call

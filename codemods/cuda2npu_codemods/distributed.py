@@ -104,6 +104,16 @@ _VENDORS = (OTHER_BACKENDS - {"gloo", "mpi", "ucc"}) | {"cncl", "mccl", "rccl", 
                 "def main(args): dist.init_process_group(args.protocol)",
             },
         ),
+        rewrite(
+            'g.add("--protocol", "-protocol", default="nccl", choices=["nccl", "gloo"])',
+            'g.add("--protocol", "-protocol", default="hccl", choices=["hccl", "gloo"])',
+            beside={
+                "train.py": "import torch.distributed as dist\n"
+                "def main(opt): dist.init_process_group(backend=opt.protocol)"
+            },
+        ),
+        rewrite('g.add("--backend", default="nccl")', 'g.add("--backend", default="hccl")'),
+        leave('g.add("backend", default="nccl")'),
         leave('libs = ["nccl", "cudart"]'),
         leave('print("nccl")'),
         leave('raise ValueError("nccl")'),

@@ -74,6 +74,14 @@ def strings(node: cst.CSTNode) -> list[str]:
     return [text for text in map(string, nodes) if text]
 
 
+def defines_option(call: cst.Call) -> bool:
+    """Whether a call tells a parser of an option; ``add`` of configargparse by its flag alone."""
+    callee = terminal(call.func)
+    if callee == "add":
+        return bool(call.args) and (string(call.args[0].value) or "").startswith("-")
+    return callee in ("add_argument", "add_option", "option")
+
+
 def matched(call: cst.Call) -> tuple[cst.BaseExpression, ...]:
     """The pattern or prefix that a call looks for, and what it looks in."""
     callee, args = terminal(call.func), [arg.value for arg in call.args]

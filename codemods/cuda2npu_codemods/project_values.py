@@ -14,10 +14,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from cuda2npu.rule import BACKEND, DEVICE, FOREIGN, FixLevel, Report, Site, leave, report, rule
-from cuda2npu_codemods.expressions import string, terminal
+from cuda2npu_codemods.expressions import defines_option, string
 from cuda2npu_codemods.words import DEVICE as DEVICE_NAME
-
-_OPTION_FUNCTIONS = ("add_argument", "add_option", "option")
 
 
 def kinds(site: Site, keys: Iterator[str]) -> frozenset[str]:
@@ -102,7 +100,7 @@ def _readers(node: cst.CSTNode, site: Site) -> tuple[str, ...]:
             keys = [key for side in sides for key in keys_of(site, side)]
         elif isinstance(ancestor, cst.DictElement):
             keys = [*attribute_keys(site, string(ancestor.key) or "")]
-        elif isinstance(ancestor, cst.Call) and terminal(ancestor.func) in _OPTION_FUNCTIONS:
+        elif isinstance(ancestor, cst.Call) and defines_option(ancestor):
             keys = [*option_keys(site, ancestor)]
         found = [reader for key in keys for reader in site.file.project.readers.get(key, ())]
         if found:

@@ -210,7 +210,7 @@ def _parsers(
     return _outlined(parsers, each)
 
 
-_DEFINES = (b"option(", b"add_argument(", b"dataclass")
+_DEFINES = (b"option(", b"add_argument(", b".add(", b"dataclass")
 
 
 def _programs(

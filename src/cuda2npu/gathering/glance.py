@@ -29,7 +29,7 @@ _LISTED = rb"=\s*(?:frozenset\(|set\()?[\[({]\s*(?:[\"'][\w:]*[\"']\s*,\s*)*$"
 _CONSTANT = re.compile(rb"(?:^|\n)([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?(?:%s|%s)" % (_BEHIND, _LISTED))
 _FIELD = re.compile(rb"\n[ \t]+(?:\w+\.)*(\w+)[ \t]*(?::[^=\n]*)?" + _BEHIND)
 _LONG_FIELD = re.compile(rb"\n[ \t]+(\w+)[ \t]*:[^=\n]*=\s*[\w.]*[fF]ield\([^()]*$")
-_OPTION = re.compile(rb"(?:add_argument|add_option|option)\(([^()]*)$")
+_OPTION = re.compile(rb"""(?:add_argument|add_option|option|\.add(?=\(\s*["']-))\(([^()]*)$""")
 _FLAG = re.compile(rb"""["']--?([\w-]+)["']|dest\s*=\s*["'](\w+)""")
 _KEY = re.compile(rb"""["'](\w+)["'][ \t]*:[ \t]*$""")
 _OWN = re.compile(rb"\n([ \t]+)(?:async +)?def +(?:%s)\(" % "|".join(WATCHED).encode())

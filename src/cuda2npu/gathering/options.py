@@ -22,8 +22,11 @@ def options(call: ast.Call) -> Iterator[str]:
 
 
 def defines_option(call: ast.Call) -> bool:
-    """Whether a call tells a parser of an option."""
+    """Whether a call tells a parser of an option; ``add`` of configargparse by its flag alone."""
     callee = (attribute_chain(call.func) or ("",))[-1]
+    if callee == "add":
+        flag = getattr(call.args[0], "value", None) if call.args else None
+        return isinstance(flag, str) and flag.startswith("-")
     return callee in ("add_argument", "add_option", "option")
 
 
