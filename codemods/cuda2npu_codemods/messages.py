@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import libcst as cst
@@ -20,10 +21,14 @@ _ERROR_TEXT = re.compile(
     r"|\b\w*(_error|_err|_msg|_message|_exc|stderr|traceback)\b"
 )
 
+_TORCH_ONLY = re.compile(
+    r"CUDA (out of memory|error)|CU(BLAS|DNN|FFT)_STATUS_[A-Z]|device-side assert|no kernel image"
+)
+"""What only an error of CUDA says, whatever holds its text."""
 _BARE = re.compile(r"\W*(cuda|cublas|cudnn|cufft|nccl)\w*\W*", re.I)
 _EXCEPTION_TEXT = re.compile(
     r"\b(str|repr)\((\w+\.)*(e|ex|err|exc|error|exception|\w+_(err|exc|error|exception))\)"
-    r"|format_exc|\b(e|ex|exc|err|error|exception)\.args\["
+    r"|(traceback\.)?format_exc|\b(e|ex|exc|err|error|exception)\.args\["
 )
 """The text of a caught exception and nothing that may be another text."""
 
@@ -45,6 +50,13 @@ _EXCEPTION_TEXT = re.compile(
         report("with self.assertRaisesRegex(RuntimeError, 'CUDA error'): pass"),
         leave("with pytest.raises(RuntimeError, match='shape'): pass"),
         report("if 'CUDA' in str(e): pass"),
+        report("trace = traceback.format_exc()\nif 'CUDA' in trace: pass"),
+        report("trace = str(e).lower()\nif 'cuda' in trace: pass"),
+        report("def failed(trace): return 'CUDA out of memory' in trace"),
+        report("def failed(line): return re.search('CUDA error: device-side', line)"),
+        leave('TRACE = "RuntimeError: CUDA error: 700"\nok = "CUDA error" in clean(TRACE)'),
+        leave("trace = str(device)\nif 'cuda' in trace: pass"),
+        leave("def failed(trace): return 'out of memory' in trace"),
         report("if 'cublas' in str(e).lower(): pass"),
         leave("if 'cuda' in str(device): pass"),
         leave("if 'CUDA' in message_kind: pass"),
@@ -64,9 +76,26 @@ def cuda_error_text(node: cst.Comparison | cst.Call, site: Site) -> Report | Non
         return None
     if not sides:
         return None
-    texts, where = strings(sides[0]), site.code(sides[1])
-    text = next((text for text in texts if _relies_on_cuda(text, where)), None)
-    return None if text is None else _advice(text)
+    texts, where = strings(sides[0]), _source(sides[1], site)
+    for text in texts:
+        if _relies_on_cuda(text, where) or _is_of_torch(text, site):
+            return _advice(text)
+    return None
+
+
+def _is_of_torch(text: str, site: Site) -> bool:
+    """A text that only torch writes, unless the file holds an error of its own that says it."""
+    literals = (n.value for n in ast.walk(site.file.tree) if isinstance(n, ast.Constant))
+    return bool(_TORCH_ONLY.search(text)) and not any(
+        isinstance(other, str) and text in other and text != other for other in literals
+    )
+
+
+def _source(node: cst.CSTNode, site: Site) -> str:
+    """The expression, or the one that the variable is bound to."""
+    bound = site.binding(node.value) if isinstance(node, cst.Name) else None
+    code = ast.unparse(bound) if bound is not None else ""
+    return code if _EXCEPTION_TEXT.match(code) else site.code(node)
 
 
 _EXPECTS = ("raises", "assertRaisesRegex", "warns", "assertWarnsRegex", "RaisesExc")
