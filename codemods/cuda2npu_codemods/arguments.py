@@ -111,7 +111,7 @@ _STANDARD = frozenset(sys.stdlib_module_names) | frozenset(dir(builtins)) | {"to
 
 
 def keyword_use(site: Site, keyword: str, call: cst.Call) -> Use | cst.CSTNode | None:
-    if names_backend(keyword) and _is_other_collective(site, call):
+    if names_backend(keyword) and is_other_collective(site, call):
         return Use.FOREIGN
     if (terminal(call.func) or "").startswith("register"):
         return None  # a registry of implementations by device: CUDA's stays CUDA's
@@ -152,7 +152,8 @@ def _may_be_torch(site: Site, call: cst.Call) -> bool:
     return head in _STANDARD or head in ("", "typer", "click") or head.startswith("torch")
 
 
-def _is_other_collective(site: Site, call: cst.Call) -> bool:
+def is_other_collective(site: Site, call: cst.Call) -> bool:
+    """Whether a call goes to a package with collectives of its own."""
     return (site.name(call.func) or "").startswith(_OTHER_COLLECTIVES)
 
 
@@ -211,7 +212,7 @@ def positional_use(site: Site, position: int, call: cst.Call) -> Use | cst.CSTNo
         return _option_value(callee or "", position, call)
     if callee in ("str", "tuple", "list", "set", "frozenset", "field", "cast", "Choice", "Field"):
         return call
-    if _is_other_collective(site, call):
+    if is_other_collective(site, call):
         return Use.FOREIGN
     if callee in _READERS and not (isinstance(call.func, cst.Name) and site.file.functions(callee)):
         return _read(site, position, call)

@@ -7,9 +7,10 @@ import re
 
 import libcst as cst
 
-from cuda2npu.rule import Fix, FixLevel, Site, leave, rewrite, rule
-from cuda2npu_codemods.arguments import Use
-from cuda2npu_codemods.expressions import string, terminal, with_value
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu_codemods.arguments import Use, is_other_collective
+from cuda2npu_codemods.expressions import outward, string, terminal, with_value
+from cuda2npu_codemods.libraries import ADVICE
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import BACKEND_MAP, OTHER_BACKENDS
 
@@ -237,3 +238,36 @@ def nccl_backend_unproven(node: cst.SimpleString, site: Site) -> Fix | None:
     if isinstance(call, cst.Call) and (terminal(call.func) or "").startswith("register"):
         return None
     return Fix({node: with_value(node, "nccl", "hccl")})
+
+
+@rule(
+    "NPU312",
+    "nccl-of-another-library",
+    on=cst.SimpleString,
+    words=("nccl", "NCCL"),
+    fix=FixLevel.NONE,
+    why="this nccl goes to a library whose collectives are not torch's, and which knows no hccl: "
+    "use torch.distributed over hccl, or the library's gloo",
+    source="ray.util.collective.types.Backend: gloo and nccl",
+    examples=(
+        report(
+            "import ray.util.collective as c\nc.init_collective_group(world, rank, 'nccl', 'g')"
+        ),
+        report(
+            "from ray.util import collective as c\nc.create_collective_group(a, backend='NCCL')"
+        ),
+        report("import horovod.torch as hvd\nhvd.init(backend='nccl' if gpu else 'mpi')"),
+        leave("import ray.util.collective as c\nc.init_collective_group(world, rank, 'gloo')"),
+        leave("import torch.distributed as dist\ndist.init_process_group('nccl')"),
+    ),
+)
+def nccl_of_another_library(node: cst.SimpleString, site: Site) -> Report | None:
+    if string(node) not in ("nccl", "NCCL"):
+        return None
+    _, arg = outward(node, site)
+    call = site.parent(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(call, cst.Call) or not is_other_collective(site, call):
+        return None
+    package = (site.name(call.func) or "").partition(".")[0]
+    advice = ADVICE.get(package, "it knows no hccl; use torch.distributed over hccl, or its gloo")
+    return Report(f"this nccl goes to {package}, whose collectives are not torch's: {advice}")
