@@ -36,6 +36,31 @@ CASES = {
         + NPU
         + "    x = nn.Linear(1, 1).npu()\n",
     ),
+    "a module that a test asks for": (
+        'import pytest\ntorch = pytest.importorskip("torch", reason="none")\n'
+        "x = torch.ones(1).cuda()\ntorch.cuda.synchronize()\n",
+        'import pytest\ntorch = pytest.importorskip("torch", reason="none")\n'
+        + NPU
+        + "x = torch.ones(1).npu()\ntorch.npu.synchronize()\n",
+    ),
+    "a module that is loaded under another name": (
+        'import importlib\nth: object = (\n    importlib.import_module("torch")\n)\n'
+        "th.cuda.synchronize()\n",
+        'import importlib\nth: object = (\n    importlib.import_module("torch")\n)\n'
+        + NPU
+        + "th.npu.synchronize()\n",
+    ),
+    "a module that is loaded in a function": (
+        'def f():\n    dist = import_module("torch.distributed")\n'
+        '    dist.init_process_group("nccl")\n',
+        'def f():\n    dist = import_module("torch.distributed")\n    '
+        + NPU
+        + '    dist.init_process_group("hccl")\n',
+    ),
+    "a module of the package itself": (
+        'torch = importlib.import_module(".torch", __name__)\ntorch.cuda.synchronize()\n',
+        'torch = importlib.import_module(".torch", __name__)\ntorch.cuda.synchronize()\n',
+    ),
     "behind a guard": (
         "try:\n    import torch\nexcept ImportError:\n    torch = None\ntorch.cuda.synchronize()\n",
         "try:\n    import torch\n    "

@@ -14,7 +14,8 @@ class Binding:
     """One place where a name gets a meaning.
 
     ``origin`` is the dotted name for an import, ``value`` the expression for a plain
-    assignment; with neither, the binding is a user's value (parameter, loop variable, class).
+    assignment, and both say a call that imports; with neither, the binding is a user's value
+    (parameter, loop variable, class).
     """
 
     origin: str | None = None
@@ -141,13 +142,34 @@ def bind_import_from(scope: Scope, node: ast.ImportFrom) -> None:
 def bind_target(scope: Scope, target: ast.expr, value: ast.expr | None) -> None:
     """Bind an assignment target; only a plain name keeps its value."""
     if isinstance(target, ast.Name):
-        scope.bind(target.id, Binding(value=value))
+        scope.bind(target.id, Binding(loaded_module(value), value))
     elif isinstance(target, (ast.Tuple, ast.List)):
         pairs = _paired(target, value)
         for element, part in pairs:
             bind_target(scope, element, part)
     elif isinstance(target, ast.Starred):
         bind_target(scope, target.value, None)
+
+
+_LOADERS = frozenset(
+    "importlib.import_module import_module pytest.importorskip importorskip __import__".split()
+)
+
+
+def loaded_module(value: ast.expr | None) -> str | None:
+    """The module that a call returns: ``torch`` of ``pytest.importorskip("torch")``.
+
+    None for what torch.cuda holds, of which the name in the string is edited, and what it means
+    with it.
+    """
+    if not isinstance(value, ast.Call) or not value.args:
+        return None
+    callee, name = ast.unparse(value.func), getattr(value.args[0], "value", None)
+    if callee not in _LOADERS or not isinstance(name, str) or name.startswith("."):
+        return None
+    if "cuda" in name.split("."):
+        return None
+    return name.partition(".")[0] if callee == "__import__" else name
 
 
 def _paired(

@@ -23,6 +23,7 @@ from cuda2npu.scopes import (
     bind_pattern,
     bind_target,
     declare,
+    loaded_module,
     parameters,
 )
 from cuda2npu.source import Source
@@ -137,8 +138,10 @@ class Statements:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 self._bind(scope, target, node.value)
+            self._note_load(node, scope)
         elif isinstance(node, ast.AnnAssign):
             self._bind(scope, node.target, node.value)
+            self._note_load(node, scope)
         elif isinstance(node, ast.AugAssign):
             self._bind(scope, node.target, None)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -149,6 +152,15 @@ class Statements:
             self._stored_attributes.add(target.attr)
         else:
             bind_target(scope, target, value)
+
+    def _note_load(self, node: ast.Assign | ast.AnnAssign, scope: Scope) -> None:
+        """``torch = pytest.importorskip("torch")`` is an import that is written otherwise."""
+        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+        module = loaded_module(node.value)
+        if module is not None and isinstance(target, ast.Name):
+            alias = ast.alias(module, None if module == target.id else target.id)
+            same = ast.copy_location(ast.Import([alias]), node)
+            self.imports.append((same, scope, tuple(self._blocks)))
 
     # --- units
 
