@@ -158,6 +158,29 @@ class TestSurvey:
         (kernel,) = survey(paths, [], [Finding(*place, kernels=("k",))]).kernels
         assert kernel.callers == (str(tmp_path / "a/main.py"),)
 
+    def test_a_kernel_without_a_name_is_known_by_its_file(self, tmp_path: Path) -> None:
+        build = (
+            "from torch.utils.cpp_extension import load\n"
+            "class Builder:\n"
+            "    def load(self):\n"
+            "        kernel = load(name=self.name, sources=self.files(), extra_cuda_cflags=[])\n"
+            "        return kernel\n"
+        )
+        files = {
+            "builder.py": build,
+            "scan_cuda.py": "import builder\n",
+            "cpu_adam.py": "import builder\n",
+        }
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        paths = sorted(map(str, tmp_path.iterdir()))
+        findings = process_bytes(
+            str(tmp_path / "builder.py"), build.encode(), Options(), Mode.CHECK
+        ).findings
+        (kernel,) = survey(paths, [], [finding for finding in findings if finding.kernels]).kernels
+        assert kernel.name == "builder.py"
+        assert kernel.callers == (str(tmp_path / "scan_cuda.py"),)
+
 
 def test_every_library_has_an_answer() -> None:
     assert len(libraries()) > 50

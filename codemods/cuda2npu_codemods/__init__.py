@@ -85,6 +85,7 @@ PACK = Pack(
         "cuda2npu_codemods.precision_flags",
         "cuda2npu_codemods.profiling",
         "cuda2npu_codemods.extensions",
+        "cuda2npu_codemods.kernel_modules",
         "cuda2npu_codemods.amp",
         "cuda2npu_codemods.fused_scaling",
         "cuda2npu_codemods.distributed",

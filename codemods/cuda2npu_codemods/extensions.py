@@ -17,21 +17,15 @@ from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.expressions import string
 from cuda2npu_codemods.extension_builders import compiles_at_run_time
 from cuda2npu_codemods.occurrences import is_first_read
-from cuda2npu_codemods.torch_imports import dotted
+from cuda2npu_codemods.triggers import KERNEL_SOURCE_WORDS
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE
 
 _BUILD = "torch.utils.cpp_extension."
-_PORT = (
+PORT = (
     "port the kernel to Ascend C and build it with torch_npu.utils.cpp_extension.NpuExtension, or "
     "use the way through plain torch functions"
 )
-_KERNEL_MODULE = re.compile(
-    r"\w+_cuda|\w+_cuda_(ext|kernels?|lib|core|ops|backend)|_cuda_ext|amp_C"
-)
-_COMPILED = re.compile(r"_C|_ext|\w+_cuda(_ext)?")
-"""Names that a package gives its compiled part, as imported from the package itself."""
-_OTHERS = frozenset("torch torchvision torchaudio apex flash_attn xformers triton cupy".split())
 
 
 def _functions_using(name: str, site: Site, but: ast.AST | None = None) -> list[str]:
@@ -45,7 +39,8 @@ def _functions_using(name: str, site: Site, but: ast.AST | None = None) -> list[
     return found
 
 
-def _users(names: list[str], site: Site, but: ast.AST | None = None) -> str:
+def used_by(names: list[str], site: Site, but: ast.AST | None = None) -> str:
+    """A sentence that names the functions of the file which use one of the names."""
     users = [user for name in names for user in _functions_using(name, site, but)]
     return f" It is used by {', '.join(dict.fromkeys(users[:4]))}." if users else ""
 
@@ -69,7 +64,7 @@ def _is_imported(node: cst.Attribute | cst.Name, site: Site) -> bool:
     on=(cst.Attribute, cst.Name),
     words=("CUDAExtension",),
     fix=FixLevel.NONE,
-    why="CUDAExtension compiles CUDA kernels with nvcc, which an NPU machine has not: " + _PORT,
+    why="CUDAExtension compiles CUDA kernels with nvcc, which an NPU machine has not: " + PORT,
     examples=(
         report(
             "from torch.utils.cpp_extension import CUDAExtension\n"
@@ -87,23 +82,29 @@ def cuda_extension(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
     own = isinstance(call, cst.Call) and call.func is node
     name = _extension_name(call, site) if own and isinstance(call, cst.Call) else ""
     why = "compiles CUDA kernels with nvcc, which an NPU machine has not"
-    return Report(f"the extension{_led(name)} {why}: {_PORT}", kernels=(name,))
+    return Report(f"the extension{_led(name)} {why}: {PORT}", kernels=(name,))
 
 
 @rule(
     "NPU521",
     "cuda-kernel-at-run-time",
     on=cst.Call,
-    words=("cuda", "CUDA", ".cu'", '.cu"', "load_inline"),
+    words=("cuda", "CUDA", ".cu'", '.cu"', "load_inline", *KERNEL_SOURCE_WORDS),
     fix=FixLevel.NONE,
     why="this compiles a CUDA kernel when it runs, with nvcc, which an NPU machine has not: "
-    + _PORT,
+    + PORT,
     examples=(
         report(
             "from torch.utils.cpp_extension import load\nops = load('ops', sources=['ops.cu'])\n"
             "def f(x):\n    return ops.run(x)"
         ),
         report("import torch.utils.cpp_extension as c\nm = c.load_inline('m', cuda_sources=SRC)"),
+        report(
+            "import torch\nfrom pynvrtc.compiler import Program\n"
+            "p = Program(SRC.encode(), 'scan.cu'.encode())"
+        ),
+        report("import torch, cupy\nk = cupy.RawKernel(SRC, 'scan')"),
+        leave("import torch\nfrom shows import Program\np = Program(SRC, 'scan.cu')"),
         leave("from torch.utils.cpp_extension import load\nm = load('m', sources=['m.cpp'])"),
         leave("from torch.utils.cpp_extension import load_inline\nm = load_inline('m', SRC)"),
         leave("from json import load\nx = load('cuda.json')"),
@@ -111,9 +112,11 @@ def cuda_extension(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
 )
 def cuda_kernel_at_run_time(node: cst.Call, site: Site) -> Report | None:
     name = site.name(node.func) or ""
-    if not name.startswith(_BUILD) or name.rpartition(".")[2] not in ("load", "load_inline"):
-        return None
-    if not _compiles_cuda(node, site):
+    if name in _COMPILERS:
+        kernel = _source_name(node, name)
+    elif name in (_BUILD + "load", _BUILD + "load_inline") and _compiles_cuda(node, site):
+        kernel = _extension_name(node, site)
+    else:
         return None
     holder = next(iter(site.enclosing), None)
     targets = []
@@ -121,12 +124,25 @@ def cuda_kernel_at_run_time(node: cst.Call, site: Site) -> Report | None:
         targets = [t.id for t in site.statement.targets if isinstance(t, ast.Name)]
     elif isinstance(site.statement, ast.Return):
         targets = [getattr(holder, "name", "")]
-    name = _extension_name(node, site)
     return Report(
-        f"the kernel{_led(name)} is compiled when this runs, with nvcc, which an NPU machine has "
-        f"not: {_PORT}.{_users(targets, site, holder)}",
-        kernels=(name or next(iter(targets), ""),),
+        f"the kernel{_led(kernel)} is compiled when this runs, with nvcc, which an NPU machine has "
+        f"not: {PORT}.{used_by(targets, site, holder)}",
+        kernels=(kernel or ("" if holder else next(iter(targets), "")),),
     )
+
+
+_COMPILERS = ("pynvrtc.compiler.Program", "cupy.RawKernel", "cupy.RawModule")
+"""What compiles CUDA sources at run time, besides torch."""
+
+
+def _source_name(call: cst.Call, compiler: str) -> str:
+    """What the kernel, or the file that it is said to come from, is called."""
+    if len(call.args) < 2 or call.args[1].keyword is not None:
+        return ""
+    inner = call.args[1].value
+    while isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute):
+        inner = inner.func.value  # "scan.cu".encode()
+    return (string(inner) or "").partition(".")[0] if compiler != "cupy.RawModule" else ""
 
 
 def _compiles_cuda(call: cst.Call, site: Site) -> bool:
@@ -167,97 +183,13 @@ def cuda_home(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
 
 
 @rule(
-    "NPU523",
-    "compiled-kernel-import",
-    on=(cst.Import, cst.ImportFrom),
-    words=("_cuda", "import _C", "import _ext"),
-    fix=FixLevel.NONE,
-    why="this import brings a compiled CUDA kernel, which does not load on an NPU machine: "
-    + _PORT,
-    examples=(
-        report(
-            "import torch\nimport focal_loss_cuda\ndef f(x):\n    return focal_loss_cuda.run(x)"
-        ),
-        report("import torch\nfrom . import _C"),
-        report("import torch\nfrom mamba import scan_cuda\ny = scan_cuda.fwd(x)"),
-        leave("import torch\nfrom torch import _C"),
-        leave("import torch\nfrom .utils import to_cuda"),
-        leave("import torch\nfrom .helpers import move_to_cuda"),
-        leave("import torch\nfrom attention import attend_cuda\ny = attend_cuda(x)"),
-        leave("import torch\nimport numpy as np"),
-        leave("import focal_loss_cuda"),
-    ),
-)
-def compiled_kernel_import(node: cst.Import | cst.ImportFrom, site: Site) -> Report | None:
-    if not site.file.imports("torch"):
-        return None
-    kernels = _imported_kernels(node, site)
-    if not kernels:
-        return None
-    names = tuple(dict.fromkeys(kernels.values()))
-    return Report(
-        f"{', '.join(names)} is a compiled CUDA kernel, which does not load on an NPU machine: "
-        f"{_PORT}.{_users(list(kernels), site)}",
-        kernels=names,
-    )
-
-
-def _imported_kernels(node: cst.Import | cst.ImportFrom, site: Site) -> dict[str, str]:
-    """Local names of compiled kernels that an import brings, with their real names."""
-    if isinstance(node.names, cst.ImportStar):
-        return {}
-    module = dotted(node.module) if isinstance(node, cst.ImportFrom) else ""
-    relative = isinstance(node, cst.ImportFrom) and bool(node.relative)
-    if not relative and module.partition(".")[0] in _OTHERS:
-        return {}
-    found: dict[str, str] = {}
-    for alias in node.names:
-        name = dotted(alias.name)
-        local = alias.asname.name if alias.asname else None
-        bound = local.value if isinstance(local, cst.Name) else name
-        plain = isinstance(node, cst.Import)
-        if name.partition(".")[0] in _OTHERS and plain:
-            continue
-        if _is_kernel(name, module, plain, bound, site):
-            found[bound] = name if plain or _COMPILED.fullmatch(name) else module
-    return found
-
-
-_MOVES = re.compile(r"(\w+_)?(to|is|use|no|has|with|on|from|test|init|set|get|enable|move)_cuda")
-
-
-def _is_kernel(name: str, module: str, plain: bool, bound: str, site: Site) -> bool:
-    last = name.rpartition(".")[2]
-    if _MOVES.fullmatch(last):
-        return False
-    if last in ("_C", "_ext"):
-        return True
-    if plain:
-        return bool(_KERNEL_MODULE.fullmatch(last))
-    # `from package import kernel_cuda`, `from kernel_cuda import forward`
-    if _COMPILED.fullmatch(last) and _has_members(bound, site):
-        return True
-    return "." not in module and bool(_KERNEL_MODULE.fullmatch(module))
-
-
-def _has_members(name: str, site: Site) -> bool:
-    """Whether the file uses a name as a module."""
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == name
-        for node in ast.walk(site.file.tree)
-    )
-
-
-@rule(
     "NPU524",
     "operator-library",
     on=cst.Call,
     words=("load_library",),
     fix=FixLevel.NONE,
     why="this loads a library of operators: if they are CUDA kernels it does not load, or has no "
-    "kernel for the NPU; " + _PORT,
+    "kernel for the NPU; " + PORT,
     examples=(
         report("torch.ops.load_library('ops.so')\ny = torch.ops.mine.run(x)"),
         leave("import ctypes\nctypes.cdll.load_library('ops.so')"),
@@ -298,7 +230,7 @@ def pluggable_allocator_library(node: cst.Call, site: Site) -> Report | None:
     words=("cuda",),
     fix=FixLevel.NONE,
     why="this device is for CUDA code that the function compiles when it runs, so that it was "
-    "left: " + _PORT,
+    "left: " + PORT,
     examples=(
         report(
             "import torch\ndef compiled(source):\n    from pynvrtc.compiler import Program\n"

@@ -24,6 +24,7 @@ _SPECIAL = {
     "pytorch_quantization": "quantize with Ascend's tools",
     "instance_norm_nvfuser_cuda": "use torch.nn.InstanceNorm3d",
     "kvikio": "read the file to the host and move the tensor with .npu()",
+    "pynvrtc": "port its kernels to Ascend C, or write them with torch functions",
     "cucim": "read and process the image on the CPU with scikit-image",
     "dgl": "keep its graphs on the CPU, or write the message passing with torch functions",
 }
@@ -72,7 +73,6 @@ _NONE = {
     "nvidia.dali": "load and augment the data on the CPU",
     "pycuda": "port the kernels to Ascend C",
     "pynvml": "ask torch.npu, or npu-smi",
-    "pynvrtc": "port the kernels to Ascend C, or write them with torch functions",
     "tensorrt": "convert the model for Ascend (ATC), or run it with torch_npu",
     "transformer_engine": "use the plain torch.nn layers, or MindSpeed's",
     "xformers": _ATTENTION,

@@ -129,6 +129,7 @@ PACKAGES = {
         "nerfacc",
         "pytorch_quantization",
         "kvikio",
+        "pynvrtc",
         "cucim",
         "instance_norm_nvfuser_cuda",
     ),
@@ -150,6 +151,7 @@ MULTI_GPU_WORDS = ("MULTI_GPU",)
 FLASH_WORDS = ("use_flash_attention_2=True",)
 APEX_BACKEND_WORDS = ("backend='apex", 'backend="apex')
 INT8_WORDS = ("load_in_8bit=True",)
+KERNEL_SOURCE_WORDS = ("RawKernel", "RawModule")
 FAISS_WORDS = ("StandardGpuResources", "index_cpu_to_", "GpuIndex")
 
 MOCK_WORDS = ("torch.cuda",)
@@ -201,6 +203,7 @@ WORDS: tuple[str, ...] = tuple(
             *FLASH_WORDS,
             *APEX_BACKEND_WORDS,
             *FAISS_WORDS,
+            *KERNEL_SOURCE_WORDS,
             *MOCK_WORDS,
             *FORK_WORDS,
             *ONNX_WORDS,

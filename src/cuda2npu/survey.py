@@ -236,6 +236,15 @@ class _Sources:
         return tuple(KernelSource(path, tuple(files)) for path, files in self._files.items())
 
 
+def _hands_on(path: str) -> bool:
+    return path.endswith("__init__.py")
+
+
+def _is_for_cpu(path: str) -> bool:
+    """``cpu_adam_x86.py`` shares the code of those that build kernels, and brings none."""
+    return "cpu" in Path(path).stem.lower().split("_")
+
+
 class _Callers:
     """Which files import the modules that hold kernels, directly or through a package."""
 
@@ -262,7 +271,7 @@ class _Callers:
                     callers = self._files.setdefault(holder, [])
                     if path not in callers:
                         callers.append(path)
-                    if path.endswith("__init__.py") and named[-1] != "*":
+                    if _hands_on(path) and named[-1] != "*":
                         exported = (*self._modules.of(path), named[-1])
                         self._exports.setdefault(exported, set()).add(holder)
 
@@ -291,8 +300,15 @@ class _Callers:
         holders = {finding.path for finding in findings}
         callers = [path for holder in sorted(holders) for path in self._files.get(holder, ())]
         callers = [path for path in dict.fromkeys(callers) if path not in holders]
-        users = [path for path in callers if not path.endswith("__init__.py")]
-        return tuple(users or callers)  # a package that only hands on is no user
+        users = [path for path in callers if not _hands_on(path) and not _is_for_cpu(path)]
+        packages = [path for path in callers if _hands_on(path)]
+        return tuple(users or packages)  # a package that only hands on is no user
+
+
+def _file(path: str) -> str:
+    """A file's name, with its folder where every package has one of that name."""
+    file = Path(path)
+    return f"{file.parent.name}/{file.name}" if file.stem == "__init__" else file.name
 
 
 def _grouped(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
@@ -300,6 +316,6 @@ def _grouped(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     groups: dict[str, list[Finding]] = {}
     for finding in findings:
         for kernel in finding.kernels:
-            name = kernel.rpartition(".")[2] if kernel else Path(finding.path).stem
+            name = kernel.rpartition(".")[2] if kernel else _file(finding.path)
             groups.setdefault(name, []).append(finding)
     return groups
