@@ -169,3 +169,69 @@ def _lookups_of(name: str, tree: ast.Module) -> Iterator[bool]:
             falls_back = "cuda" in ast.unparse(node.args[-1])  # NPU115
             if looks_up and not falls_back and denotes(node.args[0], names_device):
                 yield len(node.args) > 1
+
+
+@rule(
+    "NPU147",
+    "entry-of-table-by-device",
+    on=cst.AssignTarget,
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    why="an entry for cuda is stored in a table by device, and none for npu; it was left: store "
+    "one for npu where the type of a device is looked up there, or the lookup fails on the NPU",
+    examples=(
+        report('n = {}\nn["cuda"] = 0\ndef f(x): n[x.device.type] += 1'),
+        report('class A:\n    def f(self):\n        self.n["cpu"] = 0\n        self.n["cuda"] = 0'),
+        report('n = {}\nn["cuda"] = 0\ndef f(x): return n.get(x.device.type, 0)'),
+        leave('n = {}\nn["cuda"] = 0\nn["npu"] = 0\ndef f(x): n[x.device.type] += 1'),
+        leave('n = {"npu": 0}\nn["cuda"] = 0\ndef f(x): n[x.device.type] += 1'),
+        leave('state = {"cpu": 0}\nstate["cpu"] = 1\nstate["cuda"] = torch.cuda.get_rng_state()'),
+        leave('class A:\n    def f(self): self.options["cuda"] = True'),
+        leave('n = {}\nn["cuda"] = 0\ndef f(x): n[x] += 1'),
+    ),
+)
+def entry_of_table_by_device(node: cst.AssignTarget, site: Site) -> Report | None:
+    entry = node.target
+    if not isinstance(entry, cst.Subscript) or isinstance(entry.value, cst.Subscript):
+        return None
+    index, name = entry.slice[0].slice, terminal(entry.value)
+    if not isinstance(index, cst.Index) or string(index.value) != "cuda" or name is None:
+        return None
+    stored, tree = _stored(name, site.file.tree), site.file.tree
+    first = next(each for key, each in stored if key == "cuda")
+    if not any(inner is first for inner in ast.walk(site.statement)):
+        return None
+    keys = {key for key, _ in stored}
+    if "npu" in keys or "npu" in _displayed(name, tree):
+        return None
+    # A table that other files see is known by its keys, another one by a lookup.
+    is_seen = isinstance(entry.value, cst.Attribute) and keys & HOST_DEVICES
+    lookups = list(_lookups_of(name, tree))
+    if lookups and all(lookups):
+        return Report(_DEFAULT, quiet=True, at=entry)
+    return Report(at=entry) if lookups or is_seen else None
+
+
+def _stored(name: str, tree: ast.Module) -> list[tuple[str, ast.Subscript]]:
+    """The keys that the file stores in a table, in order."""
+    found = [
+        (node.slice.value, node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and last_name(node.value) == name
+        and isinstance(node.slice, ast.Constant)
+    ]
+    return sorted(found, key=lambda item: (item[1].lineno, item[1].col_offset))
+
+
+def _displayed(name: str, tree: ast.Module) -> set[object]:
+    """The keys of the displays that a table starts with."""
+    return {
+        getattr(key, "value", None)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if last_name(target) == name
+        for key in node.value.keys
+    }
