@@ -198,3 +198,29 @@ def device_pattern(node: cst.SimpleString, site: Site) -> Fix | None:
         return None
     subject = call.args[-1].value
     return Fix({node: with_value(node, "cuda", "npu")}) if is_device(site, subject) else None
+
+
+@rule(
+    "NPU145",
+    "device-in-bytes",
+    on=cst.Comparison,
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    quiet=True,
+    why="this looks for the name of a CUDA device in bytes, such as those of a pickle: on an NPU "
+    "they say npu, so that the test is quietly false. npu is a letter shorter, so that positions "
+    "behind the name differ, too",
+    examples=(
+        report("if b'cuda' in buf: buf = patched(buf)"),
+        report("ok = name == b'cuda:0'"),
+        leave("if b'cuda_version' in buf: pass"),
+        leave("if 'cuda' in str(buf.device): pass"),
+        leave("write(b'cuda')"),
+    ),
+)
+def device_in_bytes(node: cst.Comparison, site: Site) -> Report | None:
+    for side in (node.left, *(target.comparator for target in node.comparisons)):
+        value = side.evaluated_value if isinstance(side, cst.SimpleString) else None
+        if isinstance(value, bytes) and DEVICE.fullmatch(value.decode("latin-1")):
+            return Report()
+    return None

@@ -215,7 +215,7 @@ def entry_of_table_by_device(node: cst.AssignTarget, site: Site) -> Report | Non
 def _stored(name: str, tree: ast.Module) -> list[tuple[str, ast.Subscript]]:
     """The keys that the file stores in a table, in order."""
     found = [
-        (node.slice.value, node)
+        (str(node.slice.value), node)
         for node in ast.walk(tree)
         if isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Store)
