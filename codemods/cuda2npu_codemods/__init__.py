@@ -81,6 +81,7 @@ PACK = Pack(
         "cuda2npu_codemods.interpolate",
         "cuda2npu_codemods.keywords",
         "cuda2npu_codemods.float64",
+        "cuda2npu_codemods.complex_numbers",
         "cuda2npu_codemods.exact",
         "cuda2npu_codemods.precision_flags",
         "cuda2npu_codemods.profiling",

@@ -22,7 +22,7 @@ from cuda2npu_codemods.dtypes import (
 )
 from cuda2npu_codemods.exact import keeps_double
 from cuda2npu_codemods.expressions import outward, string, terminal, with_value
-from cuda2npu_codemods.numerics import FLOAT64, is_array_call, on_cpu
+from cuda2npu_codemods.numerics import FLOAT64, is_array_call
 from cuda2npu_codemods.receivers import may_be_own
 
 _DTYPES = {"torch.float64": "float32", "torch.double": "float"}
@@ -352,26 +352,3 @@ def complex128(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
     if site.name(node) not in _COMPLEX or not is_spelled(node, site):
         return None
     return Report() if casts(node, site) else None
-
-
-@rule(
-    "NPU421",
-    "complex-rotary",
-    on=cst.Call,
-    words=("view_as_complex", "polar"),
-    fix=FixLevel.NONE,
-    quiet=True,
-    why="complex numbers: many NPU operators have no complex kernel and fall to the CPU. Rotary "
-    "embeddings can be written with cos and sin of real tensors, or torch_npu.npu_rotary_mul",
-    examples=(
-        report("q = torch.view_as_complex(q.float().reshape(*q.shape[:-1], -1, 2))"),
-        report("freqs = torch.polar(torch.ones_like(f), f)"),
-        leave("y = cmath.polar(z)"),
-        leave("y = torch.polar(r.cpu(), f.cpu())"),
-    ),
-)
-def complex_rotary(node: cst.Call, site: Site) -> Report | None:
-    if site.name(node.func) not in ("torch.view_as_complex", "torch.polar"):
-        return None
-    local = bool(node.args) and on_cpu(site, node.args[0].value)
-    return None if local else Report()

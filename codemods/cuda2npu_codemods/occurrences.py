@@ -56,6 +56,15 @@ def is_first_import(site: Site, packages: Iterable[str]) -> bool:
     )
 
 
+def brought_names(tree: ast.Module) -> Iterator[str]:
+    """The dotted names that the file's imports bring, those of relative ones left out."""
+    for node, _ in _statements(tree.body):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def brings(tree: ast.Module, packages: Iterable[str]) -> bool:
     """Whether any line of the file imports from these packages."""
     return any(_brings(node, packages) for node, _ in _statements(tree.body))

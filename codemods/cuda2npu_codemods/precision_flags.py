@@ -6,12 +6,14 @@ nothing reads on an NPU; they stay without a word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.counterparts import counterpart
+from cuda2npu_codemods.expressions import string, terminal
 
 _TF32 = ("torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32")
 _CUFFT = "torch.backends.cuda.cufft_plan_cache"
@@ -150,14 +152,39 @@ def tf32_flag_not_bool(node: cst.Attribute, site: Site) -> Report | None:
         leave("torch.set_float32_matmul_precision('high')"),
         leave("torch.backends.cudnn.deterministic = True"),
         leave("sdp_kernel = None\nsdp_kernel()"),
+        leave("cpu_config = Config([torch.nn.attention.SDPBackend.FLASH_ATTENTION])"),
+        leave("c = {'cpu': torch.nn.attention.SDPBackend.FLASH_ATTENTION}"),
+        report("cpu_or_gpu = torch.nn.attention.SDPBackend.FLASH_ATTENTION"),
     ),
 )
 def cuda_backend_switch(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
     name = site.name(node) or ""
     if isinstance(node, cst.Name) and site.binding(node.value) is not None:
         return None  # the assignment is reported
+    if name.rpartition(".")[0].endswith("SDPBackend") and _is_for_cpu(node, site):
+        return None  # the CPU has kernels of these names, too
     advice = _SDP if name in _SDP_SWITCHES else _ADVICE.get(name)
     return Report(f"{name} speaks of CUDA's libraries: {advice}") if advice else None
+
+
+_CPU_ONLY = re.compile(r"(?!.*(gpu|cuda))(\w*_)?cpu(_\w*)?", re.I)
+
+
+def _is_for_cpu(node: cst.CSTNode, site: Site) -> bool:
+    """Whether the variable, argument or entry that takes the value is named as the CPU's."""
+    for ancestor in site.ancestors(node):
+        taker: str | None = None
+        if isinstance(ancestor, cst.Assign):
+            taker = terminal(ancestor.targets[0].target)
+        elif isinstance(ancestor, cst.AnnAssign):
+            taker = terminal(ancestor.target)
+        elif isinstance(ancestor, cst.Arg) and ancestor.keyword is not None:
+            taker = ancestor.keyword.value
+        elif isinstance(ancestor, cst.DictElement):
+            taker = string(ancestor.key)
+        if _CPU_ONLY.fullmatch(taker or ""):
+            return True
+    return False
 
 
 @rule(

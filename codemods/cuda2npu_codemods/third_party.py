@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 import libcst as cst
 
@@ -10,6 +11,7 @@ from cuda2npu.rule import Example, FixLevel, Report, Rule, Site, leave, report, 
 from cuda2npu_codemods.libraries import INSTEAD, REWRITE
 from cuda2npu_codemods.occurrences import (
     brings,
+    brought_names,
     imported,
     is_below,
     is_first_import,
@@ -37,17 +39,25 @@ def _package(
     words: tuple[str, ...],
     why: str,
     examples: tuple[Example, ...],
+    parts: Mapping[str, str] | None = None,
 ) -> Rule:
-    """The rule that reports a file's first import of some packages."""
+    """The rule that reports a file's first import of some packages.
+
+    ``why`` ends with what to do, behind a colon; ``parts`` have answers of their own.
+    """
+    head, _, usual = why.partition(": ")
 
     def package_import(node: cst.Import | cst.ImportFrom, site: Site) -> Report | None:
         if not any(is_below(name, packages) for name in imported(node)):
             return None
         if is_typing_only(site) or not is_first_import(site, packages):
             return None
+        named = [name for name in brought_names(site.file.tree) if is_below(name, packages)]
+        answers = dict.fromkeys(_answer(name, parts or {}, usual) for name in named)
+        text = f"{head}: {'; '.join(answers)}" if parts else why
         if is_guarded(site):
-            return Report(f"{why}. This import is guarded: see what runs without it", quiet=True)
-        return Report(why)
+            return Report(f"{text}. This import is guarded: see what runs without it", quiet=True)
+        return Report(text)
 
     decorate = rule(
         code,
@@ -59,6 +69,10 @@ def _package(
         examples=examples,
     )
     return decorate(package_import)
+
+
+def _answer(name: str, parts: Mapping[str, str], usual: str) -> str:
+    return next((answer for part, answer in parts.items() if is_below(name, (part,))), usual)
 
 
 apex_import = _package(
@@ -85,6 +99,13 @@ flash_attn_import = _package(
     "(heads before sequence), or torch_npu.npu_fusion_attention, whose layout, mask and keep_prob "
     "arguments differ",
     (report("from flash_attn import flash_attn_func"), leave("from .flash_attn import f")),
+    {
+        "flash_attn.bert_padding": "copy the functions of bert_padding, which are plain torch",
+        "flash_attn.layers.rotary": "write rotary embeddings with cos and sin, or "
+        "torch_npu.npu_rotary_mul",
+        "flash_attn.losses": "use torch.nn.CrossEntropyLoss",
+        "flash_attn.ops": "use the plain layers of torch.nn, or torch_npu.npu_rms_norm",
+    },
 )
 
 xformers_import = _package(
@@ -94,7 +115,17 @@ xformers_import = _package(
     package_words("xformers"),
     "xformers has no NPU kernels: use torch.nn.functional.scaled_dot_product_attention, with the "
     "heads before the sequence, or torch_npu.npu_fusion_attention",
-    (report("import xformers.ops as xops"), leave("import xformer")),
+    (
+        report("import xformers.ops as xops"),
+        report("from xformers.sparse import SparseCSRTensor"),
+        leave("import xformer"),
+    ),
+    {
+        "xformers.sparse": "use torch's sparse tensors (torch.sparse_csr_tensor), or dense ones with "
+        "a mask",
+        "xformers.ops.SwiGLU": "write SwiGLU with torch.nn.Linear, or torch_npu.npu_swiglu",
+        "xformers.ops.swiglu": "write SwiGLU with torch.nn.Linear, or torch_npu.npu_swiglu",
+    },
 )
 
 bitsandbytes_import = _package(
