@@ -121,8 +121,8 @@ xformers_import = _package(
         leave("import xformer"),
     ),
     {
-        "xformers.sparse": "use torch's sparse tensors (torch.sparse_csr_tensor), or dense ones with "
-        "a mask",
+        "xformers.sparse": "use torch's sparse tensors (torch.sparse_csr_tensor), or dense ones "
+        "with a mask",
         "xformers.ops.SwiGLU": "write SwiGLU with torch.nn.Linear, or torch_npu.npu_swiglu",
         "xformers.ops.swiglu": "write SwiGLU with torch.nn.Linear, or torch_npu.npu_swiglu",
     },
