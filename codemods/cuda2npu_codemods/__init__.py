@@ -93,6 +93,7 @@ PACK = Pack(
         "cuda2npu_codemods.process_groups",
         "cuda2npu_codemods.environment",
         "cuda2npu_codemods.command_lines",
+        "cuda2npu_codemods.texts",
         "cuda2npu_codemods.hardware",
         "cuda2npu_codemods.nvidia_libraries",
         "cuda2npu_codemods.messages",
