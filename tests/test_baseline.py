@@ -52,6 +52,15 @@ def test_only_what_is_new_is_told(project: Path) -> None:
     assert b"1 finding in 1 file, 2 files looked at." in done.stderr
 
 
+def test_the_baseline_itself_is_not_looked_at(project: Path) -> None:
+    for extra in (["--write-baseline"], []):
+        done = run("check", ".", "--baseline", "known.json", *extra, cwd=project)
+        assert done.returncode == 0, done.stderr
+        assert b"2 files looked at" in done.stderr
+    done = run("check", ".", cwd=project)
+    assert b"3 files looked at" in done.stderr
+
+
 def test_moved_and_indented_lines_are_known(project: Path) -> None:
     body = "".join(f"        {line}\n" for line in A.splitlines()[2:])
     (project / "a.py").write_text(f"# licence\nimport torch\nif 1:\n    if 2:\n{body}")

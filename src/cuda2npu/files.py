@@ -66,6 +66,15 @@ class Plan:
         self.large: list[str] = []
         """Files of folders that are too large for what their name tells."""
 
+    def leave_out(self, path: Path) -> None:
+        """Do all files but this one."""
+        real = path.resolve()
+        self.jobs = [
+            job
+            for job in self.jobs
+            if not job.path.endswith(path.name) or Path(job.path).resolve() != real
+        ]
+
 
 class _Found(NamedTuple):
     relative: str

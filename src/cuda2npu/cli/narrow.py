@@ -48,7 +48,9 @@ class Narrowed:
         return self._baseline is not None and not self._write
 
     def plan(self, plan: Plan) -> Plan:
-        """The plan without files that have no changed line."""
+        """The plan without the baseline itself, and without files that have no changed line."""
+        if self._baseline is not None:
+            plan.leave_out(self._baseline.path)
         if self._changed is not None:
             plan.jobs = [job for job in plan.jobs if self._changed.touches(job.path)]
             plan.cuda_sources = []  # who builds them may stand in a file that is left out
