@@ -85,7 +85,6 @@ def test_rules_together(before: str, after: str) -> None:
         "cfg = {'nccl': 1, 'CUDA_DEBUG': 2}",
         "args.CUDA_VISIBLE_DEVICES = 1",
         "libs = ['nccl', 'cudnn']\nkernel = name.startswith('nccl')",
-        "import horovod.torch as hvd\nimport torch\nhvd.init(backend='nccl')",
         "import cupy\nc = cupy.cuda.nccl.NcclCommunicator(1, uid, 0)",
         "log.info('nccl: %s, CUDA_VISIBLE_DEVICES=%s', v, ids)",
         "def f(g):\n    if get_backend(g) == 'hccl':\n        d = 'npu'\n"
