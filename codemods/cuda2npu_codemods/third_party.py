@@ -104,9 +104,12 @@ flash_attn_import = _package(
         "flash_attn.layers.rotary": "write rotary embeddings with cos and sin, or "
         "torch_npu.npu_rotary_mul",
         "flash_attn.losses": "use torch.nn.CrossEntropyLoss",
+        "flash_attn.ops.triton.cross_entropy": "use torch.nn.CrossEntropyLoss",
         "flash_attn.ops": "use the plain layers of torch.nn, or torch_npu.npu_rms_norm",
     },
 )
+
+_SPARSE = "use torch's sparse tensors (torch.sparse_csr_tensor), or dense ones with a mask"
 
 xformers_import = _package(
     "NPU603",
@@ -121,8 +124,8 @@ xformers_import = _package(
         leave("import xformer"),
     ),
     {
-        "xformers.sparse": "use torch's sparse tensors (torch.sparse_csr_tensor), or dense ones "
-        "with a mask",
+        "xformers.sparse": _SPARSE,
+        "xformers.ops.masked_matmul": _SPARSE,
         "xformers.ops.SwiGLU": "write SwiGLU with torch.nn.Linear, or torch_npu.npu_swiglu",
         "xformers.ops.swiglu": "write SwiGLU with torch.nn.Linear, or torch_npu.npu_swiglu",
     },
