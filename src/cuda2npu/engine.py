@@ -16,7 +16,7 @@ from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Edit, Finding, FixLevel, Options, Result, SourceError, Target
 from cuda2npu.packs import rule_word_pattern, rule_words, selected_rules, trigger_pattern
 from cuda2npu.parsing import parse, too_deep, undisturbed, verify
-from cuda2npu.ported import Ported
+from cuda2npu.ported import Cover, Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
 from cuda2npu.scopes import Scope
@@ -30,6 +30,8 @@ from cuda2npu.unused import Change, without_unused
 
 SHIM_CODES = "NPU02"
 """Rules about run-time patches of torch.cuda: the only ones asked in a file that is one."""
+PACKAGE_CODES = "NPU6"
+"""Rules about other packages: the only ones asked in a branch that runs another runtime."""
 
 
 def rewrite_bytes(
@@ -87,8 +89,9 @@ def _rewrite(facts: FileFacts, options: Options, mark: str) -> Result:
     if ported.uses_transfer or ported.is_shim:
         run.only = SHIM_CODES
     for unit in facts.statements.units:
-        if not ported.covers(unit):
-            run.do(unit)
+        cover = ported.covers(unit)
+        if cover is not Cover.HAND:
+            run.do(unit, cover)
     if options.target is Target.SHIM:
         run.add_shim(ported)
     new = run.assemble()
@@ -113,26 +116,33 @@ class _Run:
     only: str = ""
     """A prefix of the codes that may speak in this file, besides rules that are off by default."""
 
-    def do(self, unit: Unit) -> None:
+    def do(self, unit: Unit, cover: Cover | None) -> None:
         text = self.facts.source.slice(unit.start, unit.end)
-        asked = self._asked(text)
+        asked = self._asked(text, PACKAGE_CODES if cover is Cover.RUNTIME else self.only)
         if not asked:
             return
         try:
-            self._ask(unit, text, asked)
+            self._ask(unit, text, asked, cover)
         except (cst.ParserSyntaxError, RecursionError):
             self.findings.append(self._unreadable(unit))
 
-    def _asked(self, text: str) -> _Asked:
+    def _asked(self, text: str, only: str) -> _Asked:
         words = frozenset(filter(text.__contains__, rule_words(self.options)))
-        return _dispatch(words, self.options, self.only)
+        return _dispatch(words, self.options, only)
 
-    def _ask(self, unit: Unit, text: str, asked: _Asked) -> None:
+    def _ask(self, unit: Unit, text: str, asked: _Asked, cover: Cover | None) -> None:
         module = cst.parse_module(unit.prefix + text + unit.suffix)
         site = UnitSite(unit, module, self.facts, self.options)
         if proposals := list(_ask(module, site, asked)):
             settled = _Settled(unit, text, site, self.options)
-            self._settle(settled, list(filter(settled.is_inside, proposals)))
+            inside = list(filter(settled.is_inside, proposals))
+            if cover is not Cover.DOUBT or not any(map(self._is_left, inside)):
+                self._settle(settled, inside)
+
+    def _is_left(self, proposal: _Proposal) -> bool:
+        """Whether the proposal is an edit that a run with these options would have made."""
+        level = _level(proposal)
+        return level is not FixLevel.UNSAFE and self.options.applies(level)
 
     def _settle(
         self,
@@ -181,7 +191,7 @@ class _Run:
             return text, set()
         site = UnitSite(unit, module, self.facts, self.options)
         settled = _Settled(unit, text, site, self.options)
-        asked = self._asked(text)
+        asked = self._asked(text, self.only)
         done = set()
         for proposal in filter(settled.is_inside, _ask(module, site, asked)):
             code = proposal.rule.code
@@ -265,6 +275,11 @@ class _Proposal:
     needs: frozenset[str]
 
 
+def _level(proposal: _Proposal) -> FixLevel:
+    rule, outcome = proposal.rule, proposal.outcome
+    return (outcome.level or rule.fix) if isinstance(outcome, Fix) else FixLevel.NONE
+
+
 _Asked = dict[type[cst.CSTNode], tuple[Rule, ...]]
 
 
@@ -310,7 +325,7 @@ class _Settled:
 
     def finding(self, proposal: _Proposal, facts: FileFacts) -> Finding:
         rule, outcome = proposal.rule, proposal.outcome
-        level = (outcome.level or rule.fix) if isinstance(outcome, Fix) else FixLevel.NONE
+        level = _level(proposal)
         start, end = self.spans[id(outcome.at or proposal.node)]
         line, column = facts.source.position(self._offset(start))
         end_line, end_column = facts.source.position(self._offset(end))

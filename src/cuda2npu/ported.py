@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from enum import Enum
 from functools import cached_property
 
 from cuda2npu.statements import Unit
@@ -17,11 +18,28 @@ _NPU = (
 )
 """Each by itself begins with a letter that is fixed, which makes the search many times faster."""
 _NPU_QUESTION = re.compile(r"npu|(is|has|use)_(\w+_)?npu(_\w+)?|(IS|HAS|USE)_(\w+_)?NPU(_\w+)?")
+_QUESTION = re.compile(r"\b(?:is|has|use|IS|HAS|USE)_\w*(?:npu|NPU)\w*")
 _CUDA_QUESTION = re.compile(r"cuda|(is|has|use)_(\w+_)?cuda(_\w+)?|(IS|HAS|USE)_(\w+_)?CUDA(_\w+)?")
+_CUDA_DEVICE = re.compile(r"cuda(:\d*)?")
+_NPU_DEVICE = re.compile(r"npu(:\d*)?")
 _TRANSFER = re.compile(r"(?:^|\r)[ \t]*(from|import)[ \t][^#\r\n]*\btransfer_to_npu\b", re.M)
 _PATCH = r"torch\.cuda\.[\w.]+[ \t]*=[ \t]*(torch\.|\w+\.)?(xpu|mlu|musa|hpu|mps|ipex|intel)\b"
 _MAYBE_SHIM = re.compile(_PATCH)
 _SHIM = re.compile(r"(?:^|\r)[ \t]*" + _PATCH, re.M)
+
+
+class Cover(Enum):
+    """Why a unit is not for this tool to change."""
+
+    HAND = "hand"
+    """It belongs to a choice between CUDA and the NPU that somebody made by hand."""
+    DOUBT = "doubt"
+    """The same, or this tool made it of a choice between CUDA and the CPU.
+
+    What a safe edit is left for is no work of the tool's, which would have made it.
+    """
+    RUNTIME = "runtime"
+    """It serves another runtime, with a CUDA interface of its own."""
 
 
 class Ported:
@@ -30,6 +48,7 @@ class Ported:
     def __init__(self, text: str) -> None:
         self._text = text
         self._asks: dict[ast.AST, bool] = {}
+        self._by_hand: dict[ast.AST, bool] = {}
 
     @cached_property
     def mentions_npu(self) -> bool:
@@ -50,23 +69,42 @@ class Ported:
         found = _MAYBE_SHIM.search(self._text) is not None
         return found and _SHIM.search(self._text) is not None
 
-    def covers(self, unit: Unit) -> bool:
-        """Whether the unit stands in code that is not for this tool to change.
+    @cached_property
+    def _has_own_question(self) -> bool:
+        """Whether the file asks for the NPU by a name of its own, ``is_torch_npu_available``."""
+        return any(map(_is_own_question, _QUESTION.findall(self._text)))
+
+    def covers(self, unit: Unit) -> Cover | None:
+        """Why the unit is to be left alone, if it is.
 
         Either the code already chooses between CUDA and the NPU, and the unit belongs to the
         choice. Or its branch runs another runtime with a CUDA interface of its own.
         """
         if self.mentions_runtime and any(_is_foreign_branch(b, unit) for b in unit.blocks):
-            return True
-        if not self.mentions_npu:
-            return False
+            return Cover.RUNTIME
+        choice = self._choice(unit) if self.mentions_npu else None
+        if choice is None:
+            return None
+        if choice not in self._by_hand:
+            by_name = _asks_by_name(choice) and self._has_own_question
+            self._by_hand[choice] = by_name or _is_by_hand(choice)
+        return Cover.HAND if self._by_hand[choice] else Cover.DOUBT
+
+    def _choice(self, unit: Unit) -> ast.AST | None:
+        """The statement that chooses between CUDA and the NPU, when the unit belongs to it."""
         around = [*unit.blocks, unit.statement]
         functions = [n for n in around if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        if any(_asks_by_name(function.name) for function in functions):
-            return True  # is_cuda_available() beside is_npu_available()
-        if _is_other_arm(unit) or _chooses(unit.statement):
-            return True
-        return bool(functions) and self._asks_for_npu(functions[-1]) and _is_arm_for_cuda(unit)
+        named = next(filter(_asks_by_name, functions), None)
+        if named is not None:
+            return named  # is_cuda_available() beside is_npu_available()
+        arm = next((block for block in unit.blocks if _is_other_arm(block, unit)), None)
+        if arm is not None:
+            return arm
+        if _chooses(unit.statement) or _is_mapped(unit):
+            return unit.statement
+        if functions and self._asks_for_npu(functions[-1]) and _is_arm_for_cuda(unit):
+            return functions[-1]
+        return None
 
     def _asks_for_npu(self, function: ast.AST) -> bool:
         if function not in self._asks:
@@ -101,18 +139,47 @@ def _own_tests(statement: ast.AST) -> list[ast.expr]:
     return [] if hasattr(statement, "body") else list(_tests(statement))
 
 
-def _is_other_arm(unit: Unit) -> bool:
-    """Whether another arm of an ``if`` around the unit is the one for the NPU."""
-    for block in unit.blocks:
-        if not isinstance(block, ast.If):
-            continue
-        in_body = any(_is_inside(unit.statement, node) for node in block.body)
-        if _asks_for_npu(block.test):
-            if in_body == _is_negated(block.test):
-                return True
-        elif in_body and any(map(_asks_for_npu, _chain(block)[1:])):
-            return True
-    return False
+def _is_other_arm(block: ast.AST, unit: Unit) -> bool:
+    """Whether the unit is in one arm of an ``if``, and another arm is the one for the NPU."""
+    if not isinstance(block, ast.If):
+        return False
+    in_body = any(_is_inside(unit.statement, node) for node in block.body)
+    if _asks_for_npu(block.test):
+        return in_body == _is_negated(block.test)
+    return in_body and any(map(_asks_for_npu, _chain(block)[1:]))
+
+
+def _is_mapped(unit: Unit) -> bool:
+    """``if kind == "npu": kind = "cuda"``, or the same by ``replace("npu", "cuda")``."""
+    statement = unit.statement
+    if hasattr(statement, "body"):
+        return False
+    if any(map(_replaces_npu, ast.walk(statement))):
+        return True
+    value = getattr(statement, "value", None)
+    names_cuda = isinstance(value, ast.Constant) and _CUDA_DEVICE.fullmatch(str(value.value))
+    return bool(names_cuda) and any(_is_arm_for_npu(block, unit) for block in unit.blocks)
+
+
+def _replaces_npu(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "replace":
+        return False
+    return bool(node.args) and _says_npu(node.args[0])
+
+
+def _is_arm_for_npu(block: ast.AST, unit: Unit) -> bool:
+    """Whether the unit is in the arm for what is called npu."""
+    if isinstance(block, ast.Match):
+        cases = [case for case in block.cases if _says_npu(case.pattern)]
+        return any(_is_inside(unit.statement, node) for case in cases for node in case.body)
+    if not isinstance(block, ast.If) or not _says_npu(block.test) or _is_negated(block.test):
+        return False
+    return any(_is_inside(unit.statement, node) for node in block.body)
+
+
+def _says_npu(node: ast.AST) -> bool:
+    constants = (inner for inner in ast.walk(node) if isinstance(inner, ast.Constant))
+    return any(isinstance(c.value, str) and _NPU_DEVICE.fullmatch(c.value) for c in constants)
 
 
 def _is_negated(test: ast.expr) -> bool:
@@ -179,8 +246,14 @@ def _chain(node: ast.If) -> list[ast.expr]:
     return tests
 
 
-def _asks_by_name(name: str) -> bool:
+def _asks_by_name(node: ast.AST) -> bool:
+    name = node.name if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else "cuda"
     return name != "cuda" and _CUDA_QUESTION.fullmatch(name) is not None
+
+
+def _is_own_question(word: str) -> bool:
+    """Whether somebody gave a question for the NPU this name: no name of torch_npu's."""
+    return word not in ("npu", "is_npu") and _NPU_QUESTION.fullmatch(word) is not None
 
 
 def _asks_for_npu(test: ast.expr) -> bool:
@@ -189,6 +262,34 @@ def _asks_for_npu(test: ast.expr) -> bool:
     A user's own flag or count (``args.no_npu``, ``n_npu > 0``) is no such question.
     """
     return any(_NPU_QUESTION.fullmatch(word) for word in _words(test))
+
+
+def _is_by_hand(choice: ast.AST) -> bool:
+    """Whether a choice speaks of the NPU in words that this tool does not write.
+
+    It writes ``torch.npu``, ``"npu"`` and ``x.is_npu``, and never beside the same for CUDA:
+    that would have become the NPU's, too.
+    """
+    words = set(_asked(choice))
+    if any(_is_own_question(word.rpartition(".")[2]) for word in words):
+        return True
+    return any(word.replace("npu", "cuda") in words for word in words if "npu" in word)
+
+
+def _asked(choice: ast.AST) -> Iterator[str]:
+    """The whole names, comparisons and calls with a text in a statement, as source."""
+    parts: set[ast.AST] = set()
+    for node in ast.walk(choice):
+        if isinstance(node, ast.Attribute):
+            parts.add(node.value)
+        if isinstance(node, (ast.Name, ast.Attribute)) and node not in parts:
+            yield ast.unparse(node)
+        elif isinstance(node, ast.Compare):
+            left, right = ast.unparse(node.left), node.comparators[0]
+            listed = right.elts if isinstance(right, (ast.Tuple, ast.List, ast.Set)) else [right]
+            yield from (f"{left} == {ast.unparse(each)}" for each in listed)
+        elif isinstance(node, ast.Call) and any(isinstance(a, ast.Constant) for a in node.args):
+            yield ast.unparse(node)
 
 
 def _asks_for_cuda(test: ast.expr) -> bool:
