@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from cuda2npu.engine import rewrite_bytes
 from cuda2npu.file_rules import UNREADABLE
-from cuda2npu.model import Finding, Options, SourceError
+from cuda2npu.model import Finding, Options, Result, SourceError
 from cuda2npu.packs import packs
 from cuda2npu.releases import exists
 from cuda2npu.source import decode
@@ -26,6 +26,12 @@ _INSERTED = r"(?:import torch_npu|import torch|from torch_npu\.contrib import tr
 _INSERTED_LINE = re.compile(rf"^[ \t\f]*{_INSERTED}(?:  # noqa: F401)?(?:\r\n|\r|\n|$)")
 _INSERTED_BEHIND = re.compile(rf"; {_INSERTED}")
 _DOTTED = re.compile(r"torch(?:_npu|\.npu)(?:\.\w+)+")
+
+NOT_FOUND_AGAIN = {
+    "NPU525": "the call is the NPU's once it is renamed, and no code shows whether the library "
+    "that it loads was built anew",
+}
+"""Rules whose findings a rewrite may leave and end, each with the reason."""
 
 Node = ast.stmt | ast.expr | ast.excepthandler | ast.pattern
 Span = tuple[int, int]
@@ -63,7 +69,7 @@ def judge(data: bytes, options: Options | None = None) -> Verdict:
         if options.applies(finding.fix):
             verdict.broken.append(f"line {finding.line}: the edit of {finding.code} is left")
     if new != data:
-        verdict.broken += _second_run(new, options)
+        verdict.broken += _second_run(new, result, options)
         verdict.broken += compare(data, new, result.applied, options)
     return verdict
 
@@ -74,7 +80,7 @@ def _unreadable(findings: tuple[Finding, ...]) -> Iterator[str]:
             yield f"line {finding.line}: a statement could not be read"
 
 
-def _second_run(new: bytes, options: Options) -> Iterator[str]:
+def _second_run(new: bytes, first: Result, options: Options) -> Iterator[str]:
     try:
         again, result = rewrite_bytes(new, options, path="f.py")
     except SourceError as error:
@@ -82,6 +88,16 @@ def _second_run(new: bytes, options: Options) -> Iterator[str]:
         return
     if again != new or result.changed:
         yield f"the second run changed the output: {_first_difference(new, again)}"
+    yield from vanished(first, result)
+
+
+def vanished(first: Result, second: Result) -> Iterator[str]:
+    """What a run left for the user and a second run, on the new text, does not find again."""
+    left, found = (Counter(finding.code for finding in r.remaining) for r in (first, second))
+    for code, count in (left - found).items():
+        if code not in NOT_FOUND_AGAIN:
+            lines = [finding.line for finding in first.remaining if finding.code == code]
+            yield f"{count} of {code} left at lines {lines} vanished"
 
 
 def _first_difference(one: bytes, other: bytes) -> str:

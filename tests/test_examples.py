@@ -6,11 +6,12 @@ import re
 from dataclasses import replace
 
 import pytest
+from laws import NOT_FOUND_AGAIN, vanished
 
 from cuda2npu.pack import Pack
 from cuda2npu.packs import load_rules
 from cuda2npu.rule import Example, Rule, leave, report, rewrite
-from cuda2npu.testing import check_example, check_examples, check_metadata
+from cuda2npu.testing import check_example, check_examples, check_metadata, twice
 
 CASES = [(rule, example) for rule in load_rules() for example in rule.examples]
 
@@ -18,6 +19,21 @@ CASES = [(rule, example) for rule in load_rules() for example in rule.examples]
 @pytest.mark.parametrize(("rule", "example"), CASES, ids=lambda v: getattr(v, "code", None))
 def test_example(rule: Rule, example: Example) -> None:
     check_example(rule, example)
+
+
+@pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
+def test_what_a_run_leaves_is_found_again(rule: Rule) -> None:
+    pairs = [pair for example in rule.examples for pair in twice(rule, example)]
+    assert [law for pair in pairs for law in vanished(*pair)] == []
+
+
+@pytest.mark.parametrize("code", NOT_FOUND_AGAIN)
+def test_what_is_not_found_again_is_of_a_rule_that_needs_the_exception(code: str) -> None:
+    (rule,) = (rule for rule in load_rules() if rule.code == code)
+    pairs = [pair for example in rule.examples for pair in twice(rule, example)]
+    left = [finding.code for first, _ in pairs for finding in first.remaining]
+    found = [finding.code for _, second in pairs for finding in second.remaining]
+    assert left.count(code) > found.count(code)
 
 
 @pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from laws import vanished
 
 from cuda2npu import formats
 from cuda2npu.model import Options, Result
@@ -37,6 +38,15 @@ def test_rewritten_as_an_expert_would(folder: Path) -> None:
 def test_a_second_run_changes_nothing(folder: Path) -> None:
     text, name = _read(folder, "after")
     assert not formats.rewrite_bytes(text.encode(), Options(), path=name)[1].changed
+
+
+@FOLDERS
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_what_a_run_leaves_is_found_again(folder: Path, unsafe: bool) -> None:
+    text, name = _read(folder, "before")
+    options = Options(unsafe=unsafe)
+    new, first = formats.rewrite_bytes(text.encode(), options, path=name)
+    assert list(vanished(first, formats.rewrite_bytes(new, options, path=name)[1])) == []
 
 
 @FOLDERS

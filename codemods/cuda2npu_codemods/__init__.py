@@ -61,6 +61,7 @@ PACK = Pack(
         "autocast_gpu_dtype",
         "CUBLAS_WORKSPACE_CONFIG",
         "ASCEND_RT_VISIBLE_DEVICES",
+        "PYTORCH_NPU_ALLOC_CONF",
         *ALIAS_WORDS,
         *WORDS,
     ),

@@ -135,19 +135,20 @@ def _moved(
     "NPU202",
     "gpu-parameter-missing",
     on=cst.Call,
-    words=("cuda",),
+    words=("cuda", "torch.npu"),
     fix=FixLevel.NONE,
     why="the counterpart in torch.npu has no such parameter, so that the call raises TypeError",
     examples=(
         report("g = torch.cuda.CUDAGraph(keep_graph=True)"),
         report("e = torch.cuda.Event(external=True)"),
         report("ok = torch.cuda.is_bf16_supported(including_emulation=False)", release="2.8.0"),
+        report("g = torch.npu.NPUGraph(keep_graph=True)"),
         leave("e = torch.cuda.Event(enable_timing=True)"),
         leave("ok = torch.cuda.is_bf16_supported(including_emulation=False)"),
     ),
 )
 def gpu_parameter_missing(node: cst.Call, site: Site) -> Report | None:
-    name = site.name(node.func) or ""
+    name = _of_cuda(site.name(node.func) or "", site)
     lost = [old for _, old, new, _ in _moved(node, name, site) if new is None]
     if not lost:
         return None
@@ -156,6 +157,13 @@ def gpu_parameter_missing(node: cst.Call, site: Site) -> Report | None:
         f"{there} of torch_npu {site.options.torch_npu} has no parameter {', '.join(lost)} and "
         "raises TypeError: drop the argument, or keep this call where only CUDA runs"
     )
+
+
+def _of_cuda(name: str, site: Site) -> str:
+    """The callable of torch.cuda whose counterpart this is, or the name itself."""
+    release = site.options.torch_npu
+    there = name.replace("torch_npu.", "torch.", 1)
+    return next((old for old in _PARAMETERS if counterpart(old, release) == there), name)
 
 
 _NEUTRAL_SCALERS = frozenset(
@@ -338,6 +346,10 @@ def autocast_gpu_dtype_reference(node: cst.Attribute, site: Site) -> Fix | None:
             "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n"
             "    from torch.cuda.amp import GradScaler\ns = GradScaler(enabled=amp)"
         ),
+        report(
+            "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n"
+            "    from torch_npu.npu.amp import GradScaler\ns = GradScaler(enabled=amp)"
+        ),
         leave("from torch.amp import GradScaler\ns = GradScaler(enabled=amp)"),
         leave("s = GradScaler(enabled=amp)"),
     ),
@@ -348,7 +360,8 @@ def grad_scaler_of_either(node: cst.Call, site: Site) -> Report | None:
     if node.args and node.args[0].keyword is None and not node.args[0].star:
         return None
     both = site.file.imports("torch.amp.GradScaler") and any(
-        site.file.imports(f"torch.cuda.amp.{name}")
+        site.file.imports(f"{module}.{name}")
+        for module in ("torch.cuda.amp", "torch_npu.npu.amp")
         for name in ("GradScaler", "grad_scaler.GradScaler")
     )
     return Report() if both and node.func.value == "GradScaler" else None

@@ -123,6 +123,16 @@ def _says_cuda(node: cst.Call, site: Site) -> bool:
     return "cuda" in site.code(node)
 
 
+def _defaults_to_npu(site: Site) -> bool:
+    """Whether the file calls ``set_default_device("npu")``, as is written for a CUDA type."""
+    return any(
+        isinstance(call, ast.Call)
+        and last_name(call.func) == "set_default_device"
+        and "npu" in ast.unparse(call)
+        for call in ast.walk(site.file.tree)
+    )
+
+
 _RESET = (
     "this sets the default type back to the CPU's, but the default device, which takes the CUDA "
     "type's place in this file, stays the NPU: write torch.set_default_device('cpu') as well, and "
@@ -144,6 +154,7 @@ _RESET = (
             "torch.set_default_tensor_type(torch.cuda.HalfTensor)\n"
             "y = torch.set_default_tensor_type(torch.FloatTensor)"
         ),
+        report('torch.set_default_device("npu")\ntorch.set_default_tensor_type(torch.FloatTensor)'),
         leave("torch.set_default_tensor_type('torch.cuda.FloatTensor')"),
         leave("torch.set_default_tensor_type(torch.DoubleTensor)"),
     ),
@@ -152,6 +163,7 @@ def default_tensor_type_unproven(node: cst.Call, site: Site) -> Report | None:
     if site.name(node.func) != SETTER:
         return None
     if not _says_cuda(node, site):
-        resets = _cuda_types(site) and default_tensor_type.function(node, site) is None
+        moved = _cuda_types(site) or _defaults_to_npu(site)
+        resets = moved and default_tensor_type.function(node, site) is None
         return Report(_RESET) if resets else None
     return Report() if default_tensor_type.function(node, site) is None else None

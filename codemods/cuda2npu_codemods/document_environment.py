@@ -7,6 +7,7 @@ from cuda2npu.tokens import ConfigKey, DocumentSite, Variable
 from cuda2npu_codemods.variables import (
     ALLOCATOR,
     COUNTERPARTS,
+    NPU_ALLOCATOR,
     NPU_VISIBLE,
     VISIBLE,
     WORDS,
@@ -105,7 +106,7 @@ def _first(name: str, site: DocumentSite) -> Variable | None:
     "NPU839",
     "visible-devices-in-config",
     on=Variable,
-    words=(VISIBLE, NPU_VISIBLE, ALLOCATOR),
+    words=(VISIBLE, NPU_VISIBLE, ALLOCATOR, NPU_ALLOCATOR),
     fix=FixLevel.NONE,
     why="the NPU's variable takes other values than CUDA's",
     quiet=True,

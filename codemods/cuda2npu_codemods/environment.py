@@ -18,6 +18,7 @@ from cuda2npu_codemods.expressions import string, with_value
 from cuda2npu_codemods.variables import (
     ALLOCATOR,
     COUNTERPARTS,
+    NPU_ALLOCATOR,
     NPU_VISIBLE,
     VISIBLE,
     WORDS,
@@ -159,7 +160,7 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
     "NPU323",
     "visible-devices-value",
     on=(cst.SimpleString, cst.Arg),
-    words=(VISIBLE, NPU_VISIBLE, ALLOCATOR),
+    words=(VISIBLE, NPU_VISIBLE, ALLOCATOR, NPU_ALLOCATOR),
     fix=FixLevel.NONE,
     why="the NPU's variable takes other values than CUDA's",
     quiet=True,
@@ -173,6 +174,7 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
         report('env = dict(os.environ, CUDA_VISIBLE_DEVICES="0, 1")'),
         report('run(cmd, env={**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-8f1c"})'),
         report('os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"'),
+        report('os.environ["PYTORCH_NPU_ALLOC_CONF"] = "backend:cudaMallocAsync"'),
         leave('os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"'),
         leave('ids = os.environ.get("CUDA_VISIBLE_DEVICES", "")'),
         leave('os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb:128"'),
@@ -180,7 +182,7 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
 )
 def visible_devices_value(node: cst.SimpleString | cst.Arg, site: Site) -> Report | None:
     name = string(node) if isinstance(node, cst.SimpleString) else variable_keyword(site, node)
-    if name not in (VISIBLE, NPU_VISIBLE, ALLOCATOR):
+    if name not in (VISIBLE, NPU_VISIBLE, ALLOCATOR, NPU_ALLOCATOR):
         return None
     if isinstance(node, cst.SimpleString) and not is_variable(site, node, None):
         return None

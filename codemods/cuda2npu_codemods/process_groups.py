@@ -109,12 +109,17 @@ def nccl_backend_constant(node: cst.Attribute, site: Site) -> Fix | None:
             "o = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()\ndist.barrier()",
         ),
         leave("o = mine.ProcessGroupNCCL.Options()"),
+        leave("c = torch.distributed.ProcessGroupNCCL.NCCLConfig()"),
     ),
 )
 def process_group_nccl(node: cst.Attribute, site: Site) -> Fix | None:
     if node.attr.value != "ProcessGroupNCCL" or site.name(node) not in _MOVED:
         return None
-    return Fix({node: site.spell(_GROUP)}) if site.exists(_GROUP) else None
+    member = site.parent(node)
+    whole = [_GROUP]
+    if isinstance(member, cst.Attribute):
+        whole.append(f"{_GROUP}.{member.attr.value}")  # else NPU307
+    return Fix({node: site.spell(_GROUP)}) if all(map(site.exists, whole)) else None
 
 
 @rule(

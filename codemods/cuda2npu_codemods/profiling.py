@@ -24,10 +24,14 @@ _SHARED = (_ACTIVITY + "CPU", _ACTIVITY + "CUDA")
 def _converts(file: FileView) -> bool:
     """Whether the file profiles CUDA: then all names change together, since a profile of
     torch with a schedule or an activity of torch_npu fails."""
-    if "ProfilerActivity" not in file.text or "CUDA" not in file.text:
+    return _profiles(file, "CUDA")
+
+
+def _profiles(file: FileView, activity: str) -> bool:
+    if "ProfilerActivity" not in file.text or activity not in file.text:
         return False
     aliases = {"ProfilerActivity"}
-    cuda: set[str] = set()
+    owners: set[str] = set()
     # Every name below `import torch.profiler as p` would have to be found: see NPU516.
     for node in ast.walk(file.tree):
         if isinstance(node, ast.alias) and node.asname:
@@ -35,9 +39,9 @@ def _converts(file: FileView) -> bool:
                 return False
             if node.name == "ProfilerActivity":
                 aliases.add(node.asname)
-        elif isinstance(node, ast.Attribute) and node.attr == "CUDA":
-            cuda.add(str(getattr(node.value, "attr", getattr(node.value, "id", ""))))
-    return bool(aliases & cuda)
+        elif isinstance(node, ast.Attribute) and node.attr == activity:
+            owners.add(str(getattr(node.value, "attr", getattr(node.value, "id", ""))))
+    return bool(aliases & owners)
 
 
 def _is_hidden(name: str, asname: str) -> bool:
@@ -180,6 +184,11 @@ def _plain(aliases: list[cst.ImportAlias]) -> list[cst.ImportAlias]:
             "with profile(activities=[ProfilerActivity.CUDA]) as p: pass\n"
             "print(p.key_averages().table(sort_by='cuda_time_total'))"
         ),
+        report(
+            "from torch_npu.profiler import profile, ProfilerActivity\n"
+            "with profile(activities=[ProfilerActivity.NPU]) as p: pass\n"
+            "print(p.key_averages())"
+        ),
         leave("with torch.profiler.profile() as p: pass\np.key_averages()"),
         leave(
             "from torch.profiler import ProfilerActivity as A\na = A.CUDA\n"
@@ -191,7 +200,8 @@ def profiler_table(node: cst.Call, site: Site) -> Report | None:
     func = node.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "key_averages":
         return None
-    if not _converts(site.file) or _is_of_autograd(func.value, site):
+    profiles = _converts(site.file) or _profiles(site.file, "NPU")
+    if not profiles or _is_of_autograd(func.value, site):
         return None
     return Report()
 
@@ -231,6 +241,10 @@ def _is_of_autograd(profile: cst.BaseExpression, site: Site) -> bool:
             "a = ProfilerActivity.CUDA\nh = tensorboard_trace_handler('log', use_gzip=True)"
         ),
         report(
+            "from torch_npu.profiler import tensorboard_trace_handler\n"
+            "h = tensorboard_trace_handler('log', use_gzip=True)"
+        ),
+        report(
             "a = torch.profiler.ProfilerActivity.CUDA\n"
             "s = torch.profiler.schedule(wait=1, active=1, skip_first_wait=1)",
             release="2.1.0",
@@ -242,9 +256,11 @@ def _is_of_autograd(profile: cst.BaseExpression, site: Site) -> bool:
     ),
 )
 def profiler_argument(node: cst.Call, site: Site) -> Report | None:
-    new = _counterpart(site.name(node.func), site)
+    name = site.name(node.func) or ""
+    is_moved = name.startswith("torch_npu.profiler.")
+    new = name if is_moved else _counterpart(name, site)
     taken = parameters(new, site.options.torch_npu) if new else None
-    if new is None or taken is None or not _converts(site.file):
+    if taken is None or not (is_moved or _converts(site.file)):
         return None
     lost = [a.keyword.value for a in node.args if a.keyword and a.keyword.value not in taken]
     if not lost:

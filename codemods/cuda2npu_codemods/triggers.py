@@ -223,12 +223,14 @@ WORDS: tuple[str, ...] = tuple(
 
 DOCUMENT_WORDS: tuple[str, ...] = tuple(
     "cuda CUDA nccl NCCL nvidia NVIDIA nvcr.io CUBLAS gpu GPU gres torch accelerator +cu /cu "
-    '-cu1 apex "amp" tf32 8bit optim flash_attention ASCEND_RT_VISIBLE_DEVICES'.split()
+    '-cu1 apex "amp" tf32 8bit optim flash_attention '
+    "ASCEND_RT_VISIBLE_DEVICES PYTORCH_NPU_ALLOC_CONF".split()
 )
 """Words of the rules about documents; those of packages stand with the packages."""
 
 SHELL_WORDS = (
-    *("cuda", "CUDA", "nccl", "NCCL", "cudnn", "CUBLAS", "ASCEND_RT_VISIBLE_DEVICES"),
+    *("cuda", "CUDA", "nccl", "NCCL", "cudnn", "CUBLAS"),
+    *("ASCEND_RT_VISIBLE_DEVICES", "PYTORCH_NPU_ALLOC_CONF"),
     *("nvidia", "nvcc", "nvitop", "nvprof", "nvdisasm", "nv-nsight", "ptxas", "cuobjdump"),
     *("gpu", "-G", "--nv", "nsys", "ncu", "compute-sanitizer", "dcgmi", "libcud", "libnccl"),
 )

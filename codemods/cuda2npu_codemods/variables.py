@@ -11,11 +11,12 @@ from cuda2npu.releases import env_exists
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NPU_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+NPU_ALLOCATOR = "PYTORCH_NPU_ALLOC_CONF"
 
 COUNTERPARTS: Mapping[str, str] = {
     VISIBLE: NPU_VISIBLE,
     "CUDA_LAUNCH_BLOCKING": "ASCEND_LAUNCH_BLOCKING",
-    ALLOCATOR: "PYTORCH_NPU_ALLOC_CONF",
+    ALLOCATOR: NPU_ALLOCATOR,
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "PYTORCH_NO_NPU_MEMORY_CACHING",
     "NCCL_BLOCKING_WAIT": "TORCH_HCCL_BLOCKING_WAIT",
     "NCCL_ASYNC_ERROR_HANDLING": "TORCH_HCCL_ASYNC_ERROR_HANDLING",
@@ -127,7 +128,7 @@ def value_problem(name: str, value: str) -> str | None:
     """What is wrong with a value for the NPU's counterpart; None when nothing is."""
     if name in (VISIBLE, NPU_VISIBLE):
         return _visible_problem(value)
-    return _allocator_problem(value) if name == ALLOCATOR else None
+    return _allocator_problem(value) if name in (ALLOCATOR, NPU_ALLOCATOR) else None
 
 
 def _visible_problem(value: str) -> str | None:

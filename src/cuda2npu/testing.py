@@ -6,6 +6,7 @@ each can stand in a test as it is. Nothing here needs pytest.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from cuda2npu import formats
@@ -17,7 +18,7 @@ from cuda2npu.pack import Pack
 from cuda2npu.packs import load_rules, packs, rules_of
 from cuda2npu.rule import Example, Rule
 
-__all__ = ["check_example", "check_examples", "check_metadata"]
+__all__ = ["check_example", "check_examples", "check_metadata", "twice"]
 
 
 def check_examples(pack: Pack) -> None:
@@ -69,16 +70,24 @@ def check_example(rule: Rule, example: Example) -> None:
     else:
         _require(any(finding.applied for finding in mine), f"{place}: is not edited by this rule")
         _require(result.text == example.after, f"{place}: became {result.text!r}")
+    for first, second in twice(rule, example):
+        _require(
+            not second.changed, f"{place}: a second run makes {second.text!r} of {first.text!r}"
+        )
+
+
+def twice(rule: Rule, example: Example) -> Iterator[tuple[Result, Result]]:
+    """What a run makes of the example and a second run of its text, without ``--unsafe`` and with.
+
+    Raises AssertionError when a text cannot be read, or an edit that applies was not made.
+    """
     for unsafe in (False, True):
-        _check_second_run(example, replace(options, unsafe=unsafe), place)
-
-
-def _check_second_run(example: Example, options: Options, place: str) -> None:
-    result = _rewrite(example.before, example, options, place)
-    left = [finding.code for finding in result.remaining if options.applies(finding.fix)]
-    _require(not left, f"{place}: {', '.join(left)} could be edited, but is not")
-    again = _rewrite(result.text, example, options, place)
-    _require(not again.changed, f"{place}: a second run makes {again.text!r} of {result.text!r}")
+        options = replace(_options(rule, example), unsafe=unsafe)
+        place = f"{rule.code}, {example.kind} {example.before!r}"
+        first = _rewrite(example.before, example, options, place)
+        left = [finding.code for finding in first.remaining if options.applies(finding.fix)]
+        _require(not left, f"{place}: {', '.join(left)} could be edited, but is not")
+        yield first, _rewrite(first.text, example, options, place)
 
 
 def _rewrite(text: str, example: Example, options: Options, place: str) -> Result:
