@@ -162,6 +162,10 @@ _PARALLEL = (
         report("import torch.nn as nn\nmodel = nn.DataParallel(model)"),
         report("from torch.nn import DataParallel\nmodel = DataParallel(model).cuda()"),
         report("from torch.nn import DataParallel as DP"),
+        report(
+            "import torch\nif cuda and torch.npu.device_count() > 1:\n"
+            "    model = torch.nn.DataParallel(model)"
+        ),
         leave("from torch.nn import DataParallel as DP\nok = isinstance(model, DP)"),
         leave("import torch.nn as nn\nok = isinstance(model, nn.DataParallel)"),
         leave("import torch.nn as nn\nm = nn.parallel.DistributedDataParallel(m)"),

@@ -24,6 +24,10 @@ _PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
     examples=(
         report('s = ort.InferenceSession(p, providers=["CUDAExecutionProvider"])'),
         report('p = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]'),
+        report(
+            "import torch\nif onnx:\n    import onnxruntime\n"
+            '    s = onnxruntime.InferenceSession(p, providers=["CUDAExecutionProvider"])'
+        ),
         leave('p = ["CPUExecutionProvider"]'),
         leave('print("no CUDAExecutionProvider here")'),
     ),

@@ -105,6 +105,19 @@ _CUDA_VALUE = re.compile(r"\bcuda\b|['\"](nccl|cuda(:\d+)?)['\"]")
         report('N = {"cuda": 64, "cpu": 8, "default": 8}\nn = N[x.device.type]'),
         leave("n = dict(cuda=64, npu=32, cpu=8)[x.device.type]"),
         leave("n = dict(cuda=True, x=x.device)[x.device.type]"),
+        leave(
+            'SIZES = {"cuda": 64, "cpu": 8}\ndef f(device_type):\n'
+            '    if device_type == "npu": device_type = "cuda"\n    return SIZES[device_type]'
+        ),
+        leave(
+            'MAKE = {"cuda": torch.cuda.Stream, "cpu": None}\ndef f(x):\n'
+            '    device_type = x.device.type.replace("npu", "cuda")\n    return MAKE[device_type]'
+        ),
+        report(
+            'SIZES = {"cuda": 64, "cpu": 8}\ndef f(device_type):\n'
+            '    if device_type == "npu": device_type = "cuda"\n    return SIZES[device_type]\n'
+            "def g(device_type): return SIZES[device_type]"
+        ),
     ),
 )
 def table_by_device(node: cst.DictElement | cst.Arg, site: Site) -> Report | None:
@@ -112,7 +125,10 @@ def table_by_device(node: cst.DictElement | cst.Arg, site: Site) -> Report | Non
     if table is None:
         return None
     value, at = node.value, node.key if isinstance(node, cst.DictElement) else node
-    lookups = _lookups(table, site)
+    found = _lookups(table, site)
+    lookups = [has_default for has_default in found if has_default is not None]
+    if found and not lookups:
+        return None
     if lookups and (all(lookups) or re.search(r"""['"]default['"]""", site.code(table))):
         return Report(_DEFAULT, quiet=True, at=at)
     says_cuda = isinstance(node, cst.DictElement) and _CUDA_VALUE.search(site.code(value))
@@ -141,8 +157,11 @@ def _table(node: cst.DictElement | cst.Arg, site: Site) -> cst.BaseExpression | 
     return table if known and "npu" not in keywords else None
 
 
-def _lookups(table: cst.BaseExpression, site: Site) -> list[bool]:
-    """Where the file looks the table up by a device: whether each lookup has a default."""
+def _lookups(table: cst.BaseExpression, site: Site) -> list[bool | None]:
+    """Where the file looks the table up by a device: whether each lookup has a default.
+
+    None for a lookup by a variable that is never the NPU's device.
+    """
     holder = site.parent(table)
     if isinstance(holder, cst.Subscript):
         index = holder.slice[0].slice
@@ -159,16 +178,56 @@ def _lookups(table: cst.BaseExpression, site: Site) -> list[bool]:
     return list(_lookups_of(name, site.file.tree)) if name is not None else []
 
 
-def _lookups_of(name: str, tree: ast.Module) -> Iterator[bool]:
+def _lookups_of(name: str, tree: ast.Module) -> Iterator[bool | None]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript):
             if last_name(node.value) == name and denotes(node.slice, names_device):
-                yield False
+                yield None if _is_mapped(node.slice, tree) else False
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             looks_up = node.func.attr == "get" and last_name(node.func.value) == name
             falls_back = "cuda" in ast.unparse(node.args[-1])  # NPU115
             if looks_up and not falls_back and denotes(node.args[0], names_device):
-                yield len(node.args) > 1
+                is_mapped = _is_mapped(node.args[0], tree)
+                yield None if is_mapped else len(node.args) > 1
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _is_mapped(index: ast.expr, tree: ast.Module) -> bool:
+    """Whether a variable was given another device's name, in this function, if it was npu."""
+    around = [f for f in ast.walk(tree) if isinstance(f, _FUNCTIONS) and _holds(f, index)]
+    body = around[-1] if around else tree
+    return isinstance(index, ast.Name) and any(
+        _maps(node, index.id)
+        for node in ast.walk(body)
+        if getattr(node, "lineno", 0) < index.lineno
+    )
+
+
+def _holds(outer: ast.stmt, node: ast.expr) -> bool:
+    return outer.lineno <= node.lineno <= (outer.end_lineno or 0)
+
+
+def _maps(node: ast.AST, name: str) -> bool:
+    """``if name == "npu": name = …``, ``name = … if … == "npu" else …``, ``replace("npu", …)``."""
+    if isinstance(node, ast.If):
+        return _says_npu(node.test) and any(_assigns(inner, name) for inner in node.body)
+    if not isinstance(node, ast.Assign) or not _assigns(node, name):
+        return False
+    return any(
+        (isinstance(part, ast.IfExp) and _says_npu(part.test))
+        or (isinstance(part, ast.Call) and last_name(part.func) == "replace" and _says_npu(part))
+        for part in ast.walk(node.value)
+    )
+
+
+def _assigns(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.Assign) and name in map(last_name, node.targets)
+
+
+def _says_npu(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Constant) and part.value == "npu" for part in ast.walk(node))
 
 
 @rule(
@@ -188,6 +247,10 @@ def _lookups_of(name: str, tree: ast.Module) -> Iterator[bool]:
         leave('state = {"cpu": 0}\nstate["cpu"] = 1\nstate["cuda"] = torch.cuda.get_rng_state()'),
         leave('class A:\n    def f(self): self.options["cuda"] = True'),
         leave('n = {}\nn["cuda"] = 0\ndef f(x): n[x] += 1'),
+        leave(
+            'n = {}\nn["cuda"] = 0\ndef f(device):\n    if device == "npu": device = "cuda"\n'
+            "    n[device] += 1"
+        ),
     ),
 )
 def entry_of_table_by_device(node: cst.AssignTarget, site: Site) -> Report | None:
@@ -206,7 +269,10 @@ def entry_of_table_by_device(node: cst.AssignTarget, site: Site) -> Report | Non
         return None
     # A table that other files see is known by its keys, another one by a lookup.
     is_seen = isinstance(entry.value, cst.Attribute) and keys & HOST_DEVICES
-    lookups = list(_lookups_of(name, tree))
+    found = list(_lookups_of(name, tree))
+    lookups = [has_default for has_default in found if has_default is not None]
+    if found and not lookups:
+        return None
     if lookups and all(lookups):
         return Report(_DEFAULT, quiet=True, at=entry)
     return Report(at=entry) if lookups or is_seen else None
