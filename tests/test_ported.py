@@ -7,6 +7,7 @@ from textwrap import indent
 import pytest
 
 from cuda2npu.engine import rewrite_source
+from cuda2npu.gathering.twins import twins
 from cuda2npu.model import Options
 
 SYNCHRONIZE = """\
@@ -100,3 +101,32 @@ def test_a_branch_for_another_runtime_keeps_what_is_said_of_packages() -> None:
     )
     assert _after(branch) == IMPORTS + branch
     assert _codes(branch) == ["NPU621"]
+
+
+@pytest.mark.parametrize(
+    ("path", "twin"),
+    [
+        ("a/cuda_accelerator.py", "a/npu_accelerator.py"),
+        ("a/CudaOps.py", "a/NpuOps.py"),
+        ("requirements/cuda.txt", "requirements/npu.txt"),
+        ("a/cuda/ops.py", "a/npu/ops.py"),
+        ("a/cuda/norm/ops.py", "a/npu/norm/ops.py"),
+        ("a/cuda/cuda_ops.py", "a/npu/npu_ops.py"),
+        ("a/cuda/cuda_ops.py", "a/cuda/npu_ops.py"),
+    ],
+)
+def test_a_file_has_a_twin(path: str, twin: str) -> None:
+    assert twins([twin, "z.py", path]) == {path: twin}
+
+
+@pytest.mark.parametrize(
+    ("path", "other"),
+    [
+        ("a/cuda_accelerator.py", "b/npu_accelerator.py"),
+        ("a/cuda_accelerator.py", "a/npu_accelerator.txt"),
+        ("a/cuda/ops.py", "a/npu/norm.py"),
+        ("a/ops.py", "a/npu/ops.py"),
+    ],
+)
+def test_a_file_has_none(path: str, other: str) -> None:
+    assert twins([path, other]) == {}

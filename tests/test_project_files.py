@@ -94,3 +94,21 @@ def test_the_shim_asks_for_torch_npu_and_edits_no_config(tmp_path: Path) -> None
     (tmp_path / "c.yaml").write_text("env:\n  CUDA_VISIBLE_DEVICES: 0\n")
     done = run("check", ".", "--target", "shim", "--format", "json", cwd=tmp_path)
     assert [item["code"] for item in json.loads(done.stdout)["findings"]] == ["NPU840"]
+
+
+def test_a_file_with_a_twin_for_npus_is_left_and_told_of(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    for name in ("cuda_backend.py", "npu_backend.py", "train.py"):
+        (tmp_path / name).write_text("import torch\nx = torch.ones(2).cuda()\n")
+    (tmp_path / "requirements-cuda.txt").write_text("flash-attn\n")
+    (tmp_path / "requirements-npu.txt").write_text("torch-npu\n")
+    done = run("rewrite", ".", cwd=tmp_path)
+    note = "note: {}: left as it is, for CUDA: {} is its twin for NPUs"
+    assert note.format("cuda_backend.py", "npu_backend.py") in done.stderr
+    assert note.format("requirements-cuda.txt", "requirements-npu.txt") in done.stderr
+    assert ".cuda()" in (tmp_path / "cuda_backend.py").read_text()
+    assert ".npu()" in (tmp_path / "npu_backend.py").read_text()
+    assert ".npu()" in (tmp_path / "train.py").read_text()
+    named = run("check", "cuda_backend.py", cwd=tmp_path)
+    assert (named.returncode, named.stdout) == (0, "")
+    assert note.format("cuda_backend.py", "npu_backend.py") in named.stderr

@@ -77,10 +77,17 @@ class Knowledge:
     """
     files: frozenset[str] = frozenset()
     """The configuration files that the code names in a string."""
+    twins: Mapping[str, str] = field(default_factory=dict)
+    """By the real path of a file for CUDA: the one that does the same for NPUs, as it is shown."""
 
     def seen_from(self, path: str) -> Knowledge:
         """The same facts for the file with this real path."""
         return replace(self, here=path.replace("\\", "/"))
+
+    @property
+    def twin(self) -> str | None:
+        """The file for NPUs beside this one: then this one is for CUDA, and stays."""
+        return self.twins.get(self.here)
 
     def feeds(self, key: str) -> frozenset[str]:
         """What the project's code does with the value of an option or configuration key.

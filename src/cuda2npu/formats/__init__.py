@@ -146,8 +146,12 @@ def rewrite_bytes(
 ) -> tuple[bytes, Result]:
     """Rewrite a file's bytes. Unchanged input comes back as the same object.
 
-    Raises SourceError when the bytes cannot be decoded or parsed.
+    A file that the project has anew for NPUs is left as it is. Raises SourceError when the
+    bytes cannot be decoded or parsed.
     """
+    if knowledge is not None and knowledge.twin is not None:
+        note = f"left as it is, for CUDA: {knowledge.twin} is its twin for NPUs"
+        return data, Result(path, "", changed=False, notes=(note,))
     module = import_module(_format(path, data).module)
     after, result = module.rewrite_bytes(data, options, path=path, knowledge=knowledge)
     assert isinstance(after, bytes)

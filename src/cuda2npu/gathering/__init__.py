@@ -19,6 +19,7 @@ from cuda2npu.boundary import is_generated
 from cuda2npu.formats import PYTHON, format_of
 from cuda2npu.gathering.glance import Glance, Search, Words, glance, speaks
 from cuda2npu.gathering.options import FIELD_PARSERS
+from cuda2npu.gathering.twins import twins
 from cuda2npu.knowledge import FOREIGN, Knowledge, OwnClass
 from cuda2npu.model import Options, SourceError
 from cuda2npu.scopes import attribute_chain
@@ -39,21 +40,29 @@ def collect(paths: Iterable[str], options: Options, each: Each = one_by_one) -> 
 
     ``each`` calls a function with the bytes of every file, here or by workers.
     """
-    shown = {_real(path): _shown(path) for path in paths if format_of(path) in (PYTHON, None)}
-    return know(lambda: _read(shown), shown, options, each)
+    real = {_real(path): path for path in paths}
+    python = (PYTHON, None)
+    shown = {real: _shown(path) for real, path in real.items() if format_of(path) in python}
+    known = Knowledge(twins={path: _shown(twin) for path, twin in twins(real).items()})
+    return know(lambda: _read(shown), shown, options, each, known)
 
 
 def know(
-    contents: Contents, shown: Mapping[str, str], options: Options, each: Each = one_by_one
+    contents: Contents,
+    shown: Mapping[str, str],
+    options: Options,
+    each: Each = one_by_one,
+    known: Knowledge | None = None,
 ) -> Knowledge:
-    """The same of sources, wherever they come from. Pure.
+    """The same of sources, wherever they come from, beside what is known already. Pure.
 
     ``shown`` holds the path of every file with its name for the user.
     """
+    known = known or Knowledge()
     glances = dict(each(glance, contents()))
     found = {path: each for path, each in glances.items() if any(each)}
     if not found:
-        return Knowledge()
+        return known
     from cuda2npu.gathering.importers import Importers
     from cuda2npu.gathering.merge import merge
     from cuda2npu.gathering.modules import Modules
@@ -61,7 +70,7 @@ def know(
     modules = Modules(shown)
     outlines = _outlines(contents, found, each)
     classes = _classes(contents, outlines, modules, shown, each)
-    knowledge = replace(merge(outlines, modules, shown), classes=classes)
+    knowledge = replace(merge(outlines, modules, shown), classes=classes, twins=known.twins)
     importers = Importers(contents, modules, each)
     knowledge = _with_neighbours(knowledge, importers)
     parsers = outlines | _parsers(contents, found, outlines, knowledge, each)
@@ -274,7 +283,7 @@ def _calls(
 
 
 def _converted(data: bytes, options: Options, path: str, knowledge: Knowledge) -> bytes:
-    from cuda2npu.engine import rewrite_bytes
+    from cuda2npu.formats import rewrite_bytes
 
     if is_generated(data):
         return data
