@@ -27,6 +27,9 @@ BY_HAND = {
     "elif torch.cuda.is_available():\n    net = nn.DataParallel(net)\n",
     "a question of its own": "def is_cuda_available():\n    return torch.version.cuda is not None\n"
     "def is_npu_available():\n    return False\n",
+    "another method of the class": "class Adam:\n    def __init__(self):\n"
+    "        if torch.cuda.is_available():\n            self.op = torch.cuda.Stream()\n"
+    + indent(SYNCHRONIZE, "    "),
     "an arm without a twin": 'if torch.npu.is_available():\n    d = "npu"\n'
     "else:\n    net = net.cuda()\n",
 }

@@ -85,15 +85,14 @@ class Ported:
         choice = self._choice(unit) if self.mentions_npu else None
         if choice is None:
             return None
-        if choice not in self._by_hand:
-            by_name = _asks_by_name(choice) and self._has_own_question
-            self._by_hand[choice] = by_name or _is_by_hand(choice)
-        return Cover.HAND if self._by_hand[choice] else Cover.DOUBT
+        by_name = _asks_by_name(choice) and self._has_own_question
+        return Cover.HAND if by_name or self._is_by_hand(choice) else Cover.DOUBT
 
     def _choice(self, unit: Unit) -> ast.AST | None:
         """The statement that chooses between CUDA and the NPU, when the unit belongs to it."""
         around = [*unit.blocks, unit.statement]
         functions = [n for n in around if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        classes = [node for node in around if isinstance(node, ast.ClassDef)]
         named = next(filter(_asks_by_name, functions), None)
         if named is not None:
             return named  # is_cuda_available() beside is_npu_available()
@@ -102,9 +101,16 @@ class Ported:
             return arm
         if _chooses(unit.statement) or _is_mapped(unit):
             return unit.statement
-        if functions and self._asks_for_npu(functions[-1]) and _is_arm_for_cuda(unit):
+        if not _is_arm_for_cuda(unit):
+            return None
+        if functions and self._asks_for_npu(functions[-1]):
             return functions[-1]
-        return None
+        return next(filter(self._is_by_hand, classes), None)
+
+    def _is_by_hand(self, choice: ast.AST) -> bool:
+        if choice not in self._by_hand:
+            self._by_hand[choice] = _is_by_hand(choice)
+        return self._by_hand[choice]
 
     def _asks_for_npu(self, function: ast.AST) -> bool:
         if function not in self._asks:
