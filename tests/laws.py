@@ -46,6 +46,8 @@ class Verdict:
     changed: bool = False
     refused: str = ""
     findings: tuple[Finding, ...] = ()
+    vanished: list[str] = field(default_factory=list)
+    """Findings that were left, and that a second run does not find again."""
 
 
 def judge(data: bytes, options: Options | None = None) -> Verdict:
@@ -69,7 +71,7 @@ def judge(data: bytes, options: Options | None = None) -> Verdict:
         if options.applies(finding.fix):
             verdict.broken.append(f"line {finding.line}: the edit of {finding.code} is left")
     if new != data:
-        verdict.broken += _second_run(new, result, options)
+        verdict.broken += _second_run(new, result, options, verdict)
         verdict.broken += compare(data, new, result.applied, options)
     return verdict
 
@@ -80,7 +82,7 @@ def _unreadable(findings: tuple[Finding, ...]) -> Iterator[str]:
             yield f"line {finding.line}: a statement could not be read"
 
 
-def _second_run(new: bytes, first: Result, options: Options) -> Iterator[str]:
+def _second_run(new: bytes, first: Result, options: Options, verdict: Verdict) -> Iterator[str]:
     try:
         again, result = rewrite_bytes(new, options, path="f.py")
     except SourceError as error:
@@ -88,7 +90,7 @@ def _second_run(new: bytes, first: Result, options: Options) -> Iterator[str]:
         return
     if again != new or result.changed:
         yield f"the second run changed the output: {_first_difference(new, again)}"
-    yield from vanished(first, result)
+    verdict.vanished += vanished(first, result)
 
 
 def vanished(first: Result, second: Result) -> Iterator[str]:

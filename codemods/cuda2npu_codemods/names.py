@@ -193,6 +193,7 @@ def _is_quiet(name: str) -> bool:
         report("torch.cuda.nvtx.range_push('x')", release="2.6.0"),
         leave("torch.cuda.synchronize()"),
         leave("hasattr(torch.cuda, 'nccl')"),
+        leave("torch.cuda.default_stream.cuda()"),
     ),
 )
 def torch_cuda_no_counterpart(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
@@ -203,6 +204,8 @@ def torch_cuda_no_counterpart(node: cst.Attribute | cst.Name, site: Site) -> Rep
     name = site.name(node)
     if name is None or not in_cuda(name) or name in _REPORTED_ELSEWHERE:
         return None
+    if name.endswith(".cuda") and isinstance(site.parent(node), cst.Call):
+        return None  # NPU101
     if _is_stream_pointer(node, site):
         return Report("cuda_stream is a pointer for CUDA libraries; an NPU stream has npu_stream")
     if _counterpart(name, node, site) is not None:
