@@ -133,3 +133,11 @@ def test_a_file_has_a_twin(path: str, twin: str) -> None:
 )
 def test_a_file_has_none(path: str, other: str) -> None:
     assert twins([path, other]) == {}
+
+
+def test_precision_that_was_kept_goes_on_to_be_told_of() -> None:
+    options = Options(preserve_numerics=True)
+    code = "import torch\nd = torch.float64 if torch.cuda.is_available() else torch.float32\n"
+    new = rewrite_source(code, options).text
+    assert "torch.npu.is_available()" in new
+    assert [f.code for f in rewrite_source(new, options).remaining] == ["NPU411"]

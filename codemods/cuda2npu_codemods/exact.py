@@ -77,8 +77,17 @@ def gives_index(site: Site, node: cst.CSTNode) -> bool:
 
 def follows_dtype(node: cst.BaseExpression, site: Site) -> bool:
     """``float32 if is_npu else float64``, or a choice that follows a given dtype."""
-    tests = [site.code(a.test) for a in site.ancestors(node) if isinstance(a, cst.IfExp)]
-    return any(re.search(r"npu|float64|double|complex", test) for test in tests)
+    child: cst.CSTNode = node
+    for outer in site.ancestors(node):
+        if isinstance(outer, cst.IfExp) and child is not outer.test:
+            test = site.code(outer.test)
+            if re.search(r"float64|double|complex", test):
+                return True
+            is_negated = re.search(r"^not |!=| not in ", test) is not None
+            if "npu" in test and (child is outer.body) == is_negated:
+                return True
+        child = outer
+    return False
 
 
 def makes_index_later(site: Site, assignment: cst.CSTNode | None) -> bool:
