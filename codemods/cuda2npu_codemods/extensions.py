@@ -12,10 +12,11 @@ import re
 import libcst as cst
 
 from cuda2npu.releases import RELEASES
-from cuda2npu.rule import FixLevel, Report, Site, leave, report, rule
+from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rule
 from cuda2npu_codemods.arguments import Use
 from cuda2npu_codemods.expressions import string
 from cuda2npu_codemods.extension_builders import compiles_at_run_time
+from cuda2npu_codemods.fused_scaling import fused_optimizer_with_grad_scaler
 from cuda2npu_codemods.occurrences import is_first_read
 from cuda2npu_codemods.triggers import KERNEL_SOURCE_WORDS
 from cuda2npu_codemods.uses import use_of
@@ -312,4 +313,6 @@ def fused_optimizer(node: cst.Call, site: Site) -> Report | None:
         return None
     fused = site.argument(node, "fused")
     asked = fused is not None and isinstance(fused.value, cst.Name) and fused.value.value == "True"
+    if isinstance(fused_optimizer_with_grad_scaler.function(node, site), Fix):
+        return None
     return Report() if asked and site.options.torch_npu in _OLD_FUSED else None

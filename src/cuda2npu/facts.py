@@ -67,6 +67,11 @@ class FileFacts(FileView):
         return bool(tops & OTHER_RUNTIMES) and not any(top.startswith("torch") for top in tops)
 
     def imports(self, module: str) -> bool:
+        # What took its names from torch.cuda takes them from torch_npu once it is converted.
+        return self.names(module) or (module == "torch" and self.names("torch_npu"))
+
+    def names(self, module: str) -> bool:
+        """Whether an import of the file names this module or something in it."""
         return module in self._modules
 
     def defines_method(self, name: str) -> bool:

@@ -246,7 +246,10 @@ class FileView(Protocol):
         """What the other files of the project say; empty when the file stands alone."""
 
     def imports(self, module: str) -> bool:
-        """Whether the file imports this module, something below it or something from it."""
+        """Whether the file imports this module, something below it or something from it.
+
+        torch_npu stands for torch, too.
+        """
 
     def defines_method(self, name: str) -> bool:
         """Whether a class in the file defines a method; ``project`` knows those of other files."""

@@ -140,7 +140,7 @@ class UnitSite(Site):
 
     def _comes_by_star(self, module: str) -> bool:
         """Whether the file uses ``torch`` without any import of it: a star import brought it."""
-        return module == "torch" and not self._file.imports("torch")
+        return module == "torch" and not self._file.names("torch")
 
     def exists(self, dotted: str) -> bool:
         return exists(dotted, self._options.torch_npu)
