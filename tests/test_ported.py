@@ -148,3 +148,15 @@ def test_precision_that_was_kept_goes_on_to_be_told_of(code: str) -> None:
     again = rewrite_source(first.text, options)
     assert first.changed
     assert [f.code for f in first.remaining] == [f.code for f in again.remaining] != []
+
+
+def test_a_guard_of_a_kernel_that_was_left_makes_no_choice_by_hand() -> None:
+    code = (
+        "import torch\nfrom lib import is_flash_attn_available\nclass Net:\n    def f(self):\n"
+        "        self.on = is_flash_attn_available() and torch.cuda.is_available()\n"
+        "        return torch.cuda.is_available()\n"
+    )
+    first = rewrite_source(code, Options())
+    assert "torch.npu.is_available()" in first.text
+    assert [f.code for f in first.remaining] == ["NPU105"]
+    assert [f.code for f in rewrite_source(first.text, Options()).remaining] == ["NPU105"]

@@ -273,12 +273,23 @@ def _asks_for_npu(test: ast.expr) -> bool:
 def _is_by_hand(choice: ast.AST) -> bool:
     """Whether a choice speaks of the NPU in words that this tool does not write.
 
-    It writes ``torch.npu``, ``"npu"`` and ``x.is_npu``, and never beside the same for CUDA:
-    that would have become the NPU's, too.
+    It writes ``torch.npu``, ``"npu"`` and ``x.is_npu``, and not beside the same for CUDA: that
+    would have become the NPU's, too. ``torch.cuda.is_available()`` alone is also left as it is,
+    where it guards a kernel; there it shares no ``if`` with the question for an NPU.
     """
     words = set(_asked(choice))
     if any(_is_own_question(word.rpartition(".")[2]) for word in words):
         return True
+    twins = {word for word in words if "npu" in word and word.replace("npu", "cuda") in words}
+    if not all(word.endswith(".npu.is_available") for word in twins):
+        return True
+    ifs = (node for node in ast.walk(choice) if isinstance(node, ast.If))
+    return bool(twins) and any(map(_asks_for_either, ifs))
+
+
+def _asks_for_either(node: ast.If) -> bool:
+    """``if torch.npu.is_available(): … elif torch.cuda.is_available(): …``"""
+    words = {word for test in _chain(node) for word in _asked(test)}
     return any(word.replace("npu", "cuda") in words for word in words if "npu" in word)
 
 
