@@ -98,10 +98,13 @@ def _becomes_npu(node: cst.SimpleString, site: Site) -> bool:
         ),
         leave('print("set CUDA_VISIBLE_DEVICES")\nn = os.environ["CUDA_VISIBLE_DEVICES"]'),
         leave("print(f\"CUDA_VISIBLE_DEVICES: {values['CUDA_VISIBLE_DEVICES']}\")"),
+        leave('ok = "CUDA_VISIBLE_DEVICES" in os.environ'),
         leave("print(f\"MY_CUDA_VISIBLE_DEVICES: {os.getenv('CUDA_VISIBLE_DEVICES')}\")"),
     ),
 )
 def variable_in_text(node: cst.SimpleString | cst.FormattedStringText, site: Site) -> Fix | None:
+    if isinstance(node, cst.SimpleString) and is_variable(site, node, None):
+        return None  # NPU320
     text = node.raw_value if isinstance(node, cst.SimpleString) else node.value
     named = [name for name in COUNTERPARTS if re.search(rf"\b{name}\b", text)]
     shown = _variables_beside(node, site) if named else set()
