@@ -38,7 +38,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "tolerance": asdict(report.request.tolerance),
         "seconds": report.seconds,
         "environment": report.environment,
-        "failures": [asdict(failure) for failure in report.failures],
+        "failures": [asdict(failure) for failure in (*report.failures, *report.went_on)],
         "edits": [asdict(edit) for edit in report.edits],
         "suspects": [asdict(edit) for edit in report.suspects],
         "notes": [asdict(note) for note in report.notes],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,17 @@ class Failure:
     pairs: tuple[Pair, ...] = field(default=())
     """The lines of the traceback in the user's files, outermost first."""
     cause: Cause | None = None
+    went_on: bool = False
+    """Whether the script printed the error, as a thread does that ends, and went on."""
 
 
 _LAST_LINES = 8
+_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+"
+    r"(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$",
+    re.MULTILINE,
+)
+_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.M)
 _OF_TORCH = re.compile(r"\[W\d+ [\d:.]+ \w+\.cpp:\d+\] ")
 """How a warning begins that native code of torch prints, where no script put it."""
 
@@ -58,25 +66,44 @@ def failure(which: str, run: Run | None, ended: Ended, overlay: Overlay | None) 
     return Failure(which, how, output, cause=cause_of(kind, message, ended.code))
 
 
+def printed(which: str, ended: Ended, overlay: Overlay | None) -> Failure | None:
+    """The last error that a run printed with its traceback and went on.
+
+    So do threads that end by one, servers whose handlers do, and scripts that log what they catch.
+    """
+    found = [*_TRACEBACK.finditer(ended.output)]
+    if not found:
+        return None
+    last = found[-1]
+    frames = [{"file": f["file"], "line": int(f["line"])} for f in _FRAME.finditer(last[0])]
+    error = {"type": last["type"], "message": last["message"] or "", "frames": frames}
+    error["text"] = last[0] + "\n"
+    return replace(_of_error(which, error, overlay), went_on=True)
+
+
 def _raised(which: str, run: Run, ended: Ended, overlay: Overlay | None) -> Failure:
     assert run.error is not None
-    error = run.error
+    found = _of_error(which, run.error, overlay)
+    if run.error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does
+        lines = [line for line in ended.output.splitlines() if not _OF_TORCH.match(line)]
+        text = "\n".join([*lines[-_LAST_LINES:], ""])
+        found = replace(found, traceback=_with_originals(text, overlay))
+    if run.rank is not None:
+        found = replace(found, summary=f"rank {run.rank}: {found.summary}")
+    return found
+
+
+def _of_error(which: str, error: dict[str, Any], overlay: Overlay | None) -> Failure:
     pairs = []
     for frame in error["frames"]:
         original = overlay.original(frame["file"]) if overlay is not None else None
         if original is not None and frame["line"]:
             pairs.append(pair(original, Path(frame["file"]), frame["line"]))
     summary = f"{error['type']}: {error['message']}".rstrip(": ")
-    text = own_frames(error["text"])
-    if error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does
-        printed = [line for line in ended.output.splitlines() if not _OF_TORCH.match(line)]
-        text = "\n".join([*printed[-_LAST_LINES:], ""])
-    if run.rank is not None:
-        summary = f"rank {run.rank}: {summary}"
     return Failure(
         which,
         summary,
-        _with_originals(text, overlay),
+        _with_originals(own_frames(error["text"]), overlay),
         tuple(pairs),
         _cause(error, pairs, overlay),
     )

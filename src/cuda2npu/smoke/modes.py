@@ -1,7 +1,8 @@
-"""Modes of torch functions that stay on while autograd runs. Child side."""
+"""Modes of torch functions that stay on, in every thread and while autograd runs. Child side."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,8 +11,9 @@ import torch
 
 
 def enter(mode: Any) -> None:
-    """Turn a mode on for the rest of the process.
+    """Turn a mode on for the rest of the process, and in each thread that it starts.
 
+    A mode belongs to one thread; those of torch's autograd take on that of the one that waits.
     ``Tensor.backward`` and ``torch.autograd.grad`` are torch functions themselves, behind which a
     mode is off: what a checkpoint computes anew there would not pass it.
     """
@@ -23,6 +25,14 @@ def enter(mode: Any) -> None:
             return run(*args, **options)
 
     autograd._engine_run_backward = run_backward
+    thread: Any = threading.Thread
+    begin = thread._bootstrap_inner
+
+    def begin_in_mode(self: Any) -> None:
+        with mode:
+            begin(self)
+
+    thread._bootstrap_inner = begin_in_mode
     mode.__enter__()
 
 

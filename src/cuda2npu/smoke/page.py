@@ -25,7 +25,7 @@ td:first-child{min-width:11rem}
 
 
 def page_of(report: Report) -> str:
-    parts = [_head(report), *map(_failure, report.failures)]
+    parts = [_head(report), *map(_failure, (*report.failures, *report.went_on))]
     if report.comparison is not None:
         parts += _compared(report, report.comparison)
     parts += [
@@ -60,7 +60,8 @@ def _class(words: str) -> str:
 
 def _failure(failure: Failure) -> str:
     which = "The reference" if failure.which == "reference" else "The rewritten script"
-    parts = [f"<h2>{which} failed</h2><p><code>{escape(failure.summary)}</code></p>"]
+    what = "printed an error and went on" if failure.went_on else "failed"
+    parts = [f"<h2>{which} {what}</h2><p><code>{escape(failure.summary)}</code></p>"]
     if failure.cause is not None:
         parts.append(
             f"<p><b>{escape(failure.cause.name)}</b>: {escape(failure.cause.text)}.<br>"

@@ -6,6 +6,7 @@ CUDA is then known by their storage: each one that stands in for CUDA memory is 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -38,7 +39,7 @@ class MarkedPlacement(Placement):
     def __init__(self) -> None:
         self._marked: set[Any] = set()
         self._limit = PRUNE
-        self.active = True
+        self._own = threading.local()
 
     def mark(self, tensor: torch.Tensor) -> None:
         storage = _storage(tensor)
@@ -70,14 +71,18 @@ class MarkedPlacement(Placement):
 
         lazy.materialize = materialized
 
+    @property
+    def active(self) -> bool:
+        return not getattr(self._own, "paused", False)
+
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing is led anywhere in the recorder's own work."""
-        before, self.active = self.active, False
+        """Nothing is led anywhere in the recorder's own work, in the thread that does it."""
+        before, self._own.paused = not self.active, True
         try:
             yield
         finally:
-            self.active = before
+            self._own.paused = before
 
 
 def _storage(tensor: torch.Tensor) -> Any:

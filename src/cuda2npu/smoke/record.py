@@ -6,8 +6,10 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,8 @@ class Recorder:
         self._events: list[dict[str, Any]] = []
         self._handles: list[Any] = []
         self._losses = 0
-        self._busy = self._inside = False
+        self._own = threading.local()
+        self._lock = threading.RLock()
         self._stopped = self._finished = False
         self.extra: dict[str, Any] = {}
         """What is known about the process, for a record that has to be written from inside."""
@@ -68,7 +71,8 @@ class Recorder:
         self._keeper = Keeper()
         self._calls, self._steps, self._events, self._losses = {}, {}, [], 0
         self._unseen = {}
-        self._busy = self._inside = self._stopped = False
+        self._own, self._lock = threading.local(), threading.RLock()
+        self._stopped = False
         self._started = time.time()
         self.in_child = True
 
@@ -93,31 +97,43 @@ class Recorder:
         # So that a run ends when each of them has done its steps.
         tell_new_optimizers(self._optimizers.append)
 
+    @property
+    def _busy(self) -> bool:
+        return self._finished or getattr(self._own, "busy", False)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Nothing is seen of what is done here; of what another thread does, it is seen after."""
+        with self._lock, torch.no_grad(), self._placement.paused():
+            self._own.busy = True
+            try:
+                yield
+            finally:
+                self._own.busy = False
+
     def _before_call(self, module: Any, inputs: Any) -> None:
         if not self._busy:
-            self._names.of(module)
+            with self._lock:
+                self._names.of(module)
 
     def _after_call(self, module: Any, inputs: Any, output: Any) -> None:
         """Each call with the tensors that went in and out; nothing is seen of our own work."""
         if self._busy or _traced():
             return
-        name = self._names.of(module)
-        call = self._calls[name] = self._calls.get(name, 0) + 1
+        with self._lock:
+            name = self._names.of(module)
+            call = self._calls[name] = self._calls.get(name, 0) + 1
         if call > CALLS or self._stopped:
             self._count_unseen(name)
             return
-        self._busy = True
-        try:
-            with outside_transforms(), torch.no_grad(), self._placement.paused():
-                event = {"kind": "call", "name": name, "call": call}
-                event["out"] = self._leaves(output, call)
-                event["in"] = self._leaves(inputs, call, INPUT_SAMPLE)
-                placed = self._placement.of_module(module)
-                if placed is not None:
-                    event["placed"] = placed
-                self._add(event)
-        finally:
-            self._busy = False
+        with outside_transforms(), self._at_work():
+            event = {"kind": "call", "name": name, "call": call}
+            event["out"] = self._leaves(output, call)
+            event["in"] = self._leaves(inputs, call, INPUT_SAMPLE)
+            placed = self._placement.of_module(module)
+            if placed is not None:
+                event["placed"] = placed
+            self._add(event)
         self._progress()
 
     def _count_unseen(self, name: str) -> None:
@@ -141,14 +157,15 @@ class Recorder:
         backward = tensors.backward
 
         def seen_backward(tensor: Any, *arguments: Any, **options: Any) -> Any:
-            if self._inside:  # torch functions come twice: once more behind each mode
+            own = self._own
+            if getattr(own, "inside", False):  # torch functions come twice, once behind each mode
                 return backward(tensor, *arguments, **options)
             self._loss(getattr(tensor, "_cuda2npu_unscaled", tensor))
-            self._inside = True
+            own.inside = True
             try:
                 return backward(tensor, *arguments, **options)
             finally:
-                self._inside = False
+                own.inside = False
 
         def new_scaler(kind: Any, *_: Any, **__: Any) -> Any:
             if "_cuda2npu_seen" not in kind.__dict__:
@@ -162,22 +179,18 @@ class Recorder:
     def _loss(self, tensor: Any) -> None:
         if self._busy or self._stopped:
             return
-        self._busy = True
-        try:
-            with torch.no_grad(), self._placement.paused():
-                self._losses += 1
-                event: dict[str, Any] = {"kind": "loss", "name": "loss", "call": self._losses}
-                event["out"] = [{"path": "", **self._keeper.entry(tensor)}]
-                event["value"] = float(tensor.detach().float().sum().cpu())
-                self._add(event)
-        finally:
-            self._busy = False
+        with self._at_work():
+            self._losses += 1
+            event: dict[str, Any] = {"kind": "loss", "name": "loss", "call": self._losses}
+            event["out"] = [{"path": "", **self._keeper.entry(tensor)}]
+            event["value"] = float(tensor.detach().float().sum().cpu())
+            self._add(event)
 
     def _before_step(self, optimizer: Any, args: Any = (), options: Any = None) -> None:
         if self._spec.steps and self._steps.get(id(optimizer), 0) >= self._spec.steps:
             self._stop()
         if not any(map(callable, _values(args, options))):  # a closure computes them in the step
-            with torch.no_grad(), self._placement.paused():
+            with self._at_work():
                 scale = getattr(optimizer, "grad_scale", None)  # a fused one divides by itself
                 self._gradients = {
                     id(p): _norm(p.grad) / (1.0 if scale is None else float(scale))
@@ -188,10 +201,12 @@ class Recorder:
     def _stop(self) -> None:
         """End the script; where it catches everything and goes on, the whole process.
 
-        A process that the script started ends at once and in order, whatever waits for it.
+        A process that the script started ends at once and in order, whatever waits for it; so
+        does a script that trains in another thread than its first.
         """
-        if self._stopped or self.in_child:
-            self.finish({**self.extra, "ended": "steps"})
+        in_thread = threading.current_thread() is not threading.main_thread()
+        if self._stopped or self.in_child or in_thread:
+            self.finish({**self.extra, "ended": "steps"}, at_once=True)
             sys.stdout.flush()
             sys.stderr.flush()
             _end_helpers()
@@ -206,16 +221,12 @@ class Recorder:
             return
         step = self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
         self._rank = _rank() if self._rank is None else self._rank
-        self._busy = True
-        try:
-            with torch.no_grad(), self._placement.paused():
-                name = self._optimizer_name(optimizer)
-                event: dict[str, Any] = {"kind": "step", "name": name, "call": step}
-                event["norms"] = self._norms(optimizer)
-                event["losses"] = self._losses
-                self._add(event)
-        finally:
-            self._busy = False
+        with self._at_work():
+            name = self._optimizer_name(optimizer)
+            event: dict[str, Any] = {"kind": "step", "name": name, "call": step}
+            event["norms"] = self._norms(optimizer)
+            event["losses"] = self._losses
+            self._add(event)
         self._progress(force=True)
         if self._spec.steps and self._all_done():
             self._stop()
@@ -264,11 +275,11 @@ class Recorder:
 
         if self._finished:
             return
-        self._busy = self._finished = True
+        self._finished = True
         rank = _rank() if self._rank is None else self._rank
         for handle in self._handles:
             handle.remove()
-        with torch.no_grad(), self._placement.paused():
+        with self._at_work():
             state = self._state()
         record = {
             "events": self._events,

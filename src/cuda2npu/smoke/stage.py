@@ -14,7 +14,7 @@ from cuda2npu.running.source import is_installed, source_file
 from cuda2npu.running.workspace import workspace
 from cuda2npu.smoke import captured, npu
 from cuda2npu.smoke.compare import NOTHING, compare
-from cuda2npu.smoke.failure import Failure, failure
+from cuda2npu.smoke.failure import Failure, failure, printed
 from cuda2npu.smoke.files_read import LEFT_BEHIND, files_read
 from cuda2npu.smoke.notes import Note, read_notes
 from cuda2npu.smoke.outcome import Comparison, Run
@@ -72,6 +72,8 @@ class Report:
     simulated: bool = False
     comparison: Comparison | None = None
     failures: list[Failure] = field(default_factory=list)
+    printed: dict[str, Failure] = field(default_factory=dict)
+    """By the run, an error that it printed and went on."""
     edits: list[Edit] = field(default_factory=list)
     suspects: list[Edit] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -87,6 +89,17 @@ class Report:
     """Files that the reference wrote and the run on the NPU read."""
     not_rewritten: list[str] = field(default_factory=list)
     """Files that ran on the NPU as they are although there is something to rewrite in them."""
+
+    @property
+    def went_on(self) -> list[Failure]:
+        """Errors that may be why the runs part: what both printed alike is the script's own way."""
+        if self.code == 0:
+            return []
+        alike = len({failure.summary for failure in self.printed.values()}) < len(self.printed)
+        nothing = self.comparison is not None and self.comparison.nothing
+        failed = {failure.which for failure in self.failures}
+        found = [failure for failure in self.printed.values() if failure.which not in failed]
+        return [] if alike and not nothing else found
 
     @property
     def code(self) -> int:
@@ -135,7 +148,9 @@ def capture(
         report = Report(request)
         runs, files = _reference(request, script, folder, report, tell)
         if not report.failures and not any(run.events for run in runs):
-            raise SmokeError(f"{request.script}: {NOTHING}")
+            if not report.printed:
+                raise SmokeError(f"{request.script}: {NOTHING}")
+            report.failures += report.printed.values()
         if not report.failures:
             spec = _reference_spec(request, script, folder)
             captured.keep(target.resolve(), spec, request.nproc, runs, files)
@@ -264,6 +279,10 @@ def _ended(
     if left:
         report.environment[which] = left[0].environment
         report.steps = left[0].steps
+    for each in ended:
+        shown = printed(which, each, overlay)
+        if shown is not None:
+            report.printed.setdefault(which, shown)
     by_time = sorted(range(len(runs)), key=lambda number: _failed_at(runs[number]))
     for number in by_time:
         failed = failure(which, runs[number], ended[min(number, len(ended) - 1)], overlay)

@@ -150,7 +150,7 @@ def left_behind(report: Report) -> list[str]:
 
 
 def show_failures(report: Report, console: Console) -> None:
-    for failure in report.failures:
+    for failure in (*report.failures, *report.went_on):
         _show_failure(failure, console)
 
 
@@ -161,7 +161,8 @@ def _show_failure(failure: Failure, console: Console) -> None:
 
 
 def _failure_lines(failure: Failure, which: str) -> Iterator[str]:
-    yield f"[bold red]{which} failed[/bold red]: {escape(failure.summary)}"
+    what = "printed an error and went on" if failure.went_on else "failed"
+    yield f"[bold red]{which} {what}[/bold red]: {escape(failure.summary)}"
     yield escape(failure.traceback.rstrip())
     for pair in failure.pairs:
         yield f"  {escape(_short(pair.path))}"
