@@ -17,6 +17,7 @@ from cuda2npu.smoke.spec import Spec
 pytestmark = needs("torch")
 
 SCRIPT = """
+import copy
 import os
 import tempfile
 import torch
@@ -51,13 +52,49 @@ for made in (
     torch.empty_like(host, device="cuda"), host.pin_memory().cuda(non_blocking=True),
     torch.arange(3, device=device), torch.full((2,), 1.0, device=device, requires_grad=True),
 ):
-    assert made.device.type == "cpu"
+    assert made.is_cuda and str(made.device) == "cuda:0" and made.get_device() == 0
 assert host.to("cuda:0", torch.float64).dtype is torch.float64
 assert isinstance(torch.Generator("cuda"), torch.Generator)
+
+# What is computed on CUDA is there, until it is moved back; a copy into another tensor moves none.
+for made in (
+    there[1:].view(-1) * 2, torch.cat([there, there]), there.new_zeros(2), torch.zeros_like(there),
+    copy.deepcopy(nn.Linear(2, 2).cuda()).weight, there.half(), torch.ones(3).to(there),
+    torch.ones(3).type_as(there), F.relu(there).max(0).values,
+):
+    assert made.is_cuda and made.device.type == device.type == "cuda" and not made.is_cpu
+assert there.type() == "torch.cuda.FloatTensor"
+assert isinstance(there, torch.cuda.FloatTensor) and isinstance(there, torch.Tensor)
+assert not isinstance(host, torch.cuda.FloatTensor)
+assert not isinstance(there.half(), torch.cuda.FloatTensor)
+torch.set_default_tensor_type("torch.cuda.DoubleTensor")
+assert torch.ones(1).is_cuda and torch.ones(1).dtype is torch.float64
+torch.set_default_tensor_type(torch.FloatTensor)
+assert not torch.ones(1).is_cuda and torch.ones(1).dtype is torch.float32
+into = torch.zeros(3)
+into.copy_(there)
+for made in (
+    into, there.cpu(), there.to("cpu", non_blocking=True), there.to(into),
+    torch.zeros_like(there, device="cpu"), torch.tensor(there.tolist()),
+    there.type("torch.FloatTensor"), there.type(torch.FloatTensor),
+):
+    assert not made.is_cuda and made.get_device() == -1
+with torch.device("cuda"):
+    assert torch.ones(2).is_cuda and torch.ones(2).sum().is_cuda
+with torch.autocast(there.device.type, dtype=torch.float16, enabled=there.is_cuda):
+    assert (there[None] @ there).dtype is torch.float16
+there.record_stream(torch.cuda.current_stream())
+statistics = torch.cuda.memory_stats()
+assert statistics["allocated_bytes.all.current"] == statistics["num_ooms"] == 0
+assert statistics.get("reserved_bytes.all.peak") == 0
 
 # Gradients pass the moves.
 leaf = torch.ones(2, requires_grad=True)
 leaf.cuda().sum().backward()
+captured = nn.Linear(2, 2).cuda()
+captured(torch.ones(1, 2, device="cuda")).sum().backward()
+assert captured.weight.grad.is_cuda
+torch.optim.Adam(captured.parameters(), capturable=True).step()
 assert leaf.grad.tolist() == [1, 1]
 
 with torch.cuda.stream(torch.cuda.Stream()):
@@ -106,7 +143,7 @@ with tempfile.TemporaryDirectory() as folder:
 compiled = torch.compile(nn.Linear(2, 2).cuda())
 compiled(torch.ones(1, 2).cuda())
 torch.set_default_device("cuda")
-assert torch.ones(2).device.type == "cpu"
+assert torch.ones(2).device.type == "cuda"
 loader = torch.utils.data.DataLoader([1, 2], pin_memory=True, generator=torch.Generator("cuda"))
 print([batch.cuda() for batch in loader])
 """

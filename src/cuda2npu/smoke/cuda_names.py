@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.optim import optimizer
 
 from cuda2npu.simulator import generators
 
@@ -21,11 +25,16 @@ _NOTHING = (
     "synchronize empty_cache init _lazy_init "
     "reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached ipc_collect "
     "reset_accumulated_memory_stats set_per_process_memory_fraction set_sync_debug_mode "
-    "set_stream _sleep"
+    "set_stream _sleep reset_peak_host_memory_stats reset_accumulated_host_memory_stats"
 ).split()
 _ZERO = (
     "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
-    "max_memory_cached utilization"
+    "max_memory_cached utilization memory_usage device_memory_used temperature power_draw "
+    "clock_rate get_sync_debug_mode"
+).split()
+_STATISTICS = (
+    "allocation allocated_bytes segment reserved_bytes active active_bytes inactive_split "
+    "inactive_split_bytes requested_bytes"
 ).split()
 _TYPES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
 
@@ -33,7 +42,7 @@ _TYPES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
 class Stream:
     """A stream whose work is done at once."""
 
-    device = torch.device("cpu")
+    device = torch.device("cuda", 0)
     cuda_stream = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -81,12 +90,30 @@ class Event:
         pass
 
 
+class CudaType(type):
+    """``torch.cuda.FloatTensor`` and its like: made from the types of the CPU."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, torch.Tensor) and value.type() == type_name(cls)
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        return getattr(torch, cls.__name__)(*args, **options).cuda()
+
+
+def type_name(kind: Any) -> Any:
+    """A type of tensors on CUDA by its name, anything else as it is."""
+    return f"torch.cuda.{kind.__name__}" if isinstance(kind, CudaType) else kind
+
+
 def replace_names(meant_for_cuda: Meant, devices: int = 1) -> None:
     _replace_torch_cuda(devices)
     _replace_mixed_precision()
     _replace_loading(meant_for_cuda)
     _replace_generator(meant_for_cuda)
     _replace_module_to()
+    _replace_capturable()
+    tensor: Any = torch.Tensor
+    tensor.record_stream = lambda *_, **__: None  # takes no other stream than torch's own
 
 
 def _set(owner: Any, **values: Any) -> None:
@@ -101,7 +128,7 @@ def _replace_torch_cuda(devices: int) -> None:
     for name in _ZERO:
         setattr(cuda, name, lambda *_, **__: 0)
     for name in _TYPES:
-        setattr(cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
+        setattr(cuda, f"{name}Tensor", CudaType(f"{name}Tensor", (), {}))
     properties = SimpleNamespace(
         name=NAME, total_memory=MEMORY, major=8, minor=0, multi_processor_count=1
     )
@@ -117,7 +144,9 @@ def _replace_torch_cuda(devices: int) -> None:
         get_device_properties=lambda *_: properties,
         get_arch_list=list,
         mem_get_info=lambda *_: (MEMORY, MEMORY),
-        memory_stats=lambda *_: {},
+        memory_stats=lambda *_: _no_statistics(),
+        host_memory_stats=lambda *_: _no_statistics(),
+        memory_snapshot=lambda *_, **__: [],
         memory_summary=lambda *_, **__: "",
         default_generators=(torch.default_generator,) * devices,
         current_stream=Stream,
@@ -138,6 +167,12 @@ def _replace_torch_cuda(devices: int) -> None:
             mark=lambda *_: None,
             range=lambda *_, **__: contextlib.nullcontext(),
         )
+
+
+def _no_statistics() -> Counter[str]:
+    """Nothing is counted: zero by the names of the core statistics, and by any other."""
+    pools, figures = ("all", "large_pool", "small_pool"), ("current", "peak", "allocated", "freed")
+    return Counter({".".join(key): 0 for key in product(_STATISTICS, pools, figures)})
 
 
 def _replace_current_device() -> None:
@@ -195,6 +230,7 @@ def _set_autocast(enabled: bool, dtype: torch.dtype) -> None:
 def _replace_loading(meant_for_cuda: Meant) -> None:
     root: Any = torch
     load, default_type = root.load, root.set_default_tensor_type
+    on_cuda = False
 
     def load_on_cpu(file: Any, map_location: Any = None, *rest: Any, **options: Any) -> Any:
         if map_location is None or isinstance(map_location, dict) or meant_for_cuda(map_location):
@@ -202,9 +238,12 @@ def _replace_loading(meant_for_cuda: Meant) -> None:
         return load(file, map_location, *rest, **options)
 
     def set_default_tensor_type(kind: Any) -> None:
-        if isinstance(kind, str):
-            kind = kind.replace("torch.cuda.", "torch.")
-        default_type(kind)
+        nonlocal on_cuda
+        kind, before = type_name(kind), on_cuda
+        on_cuda = isinstance(kind, str) and kind.startswith("torch.cuda.")
+        default_type(kind.replace("torch.cuda.", "torch.") if on_cuda else kind)
+        if on_cuda or before:
+            root.set_default_device("cuda" if on_cuda else None)
 
     root.load = load_on_cpu
     root.set_default_tensor_type = set_default_tensor_type
@@ -242,6 +281,18 @@ def _replace_module_to() -> None:
         return move(self, *args, **options)
 
     module.to = to
+
+
+def _replace_capturable() -> None:
+    """An optimizer that is to be captured in a graph keeps its steps beside its parameters."""
+    ask = optimizer._get_capturable_supported_devices
+
+    def devices(*args: Any, **options: Any) -> list[str]:
+        return [*ask(*args, **options), "cpu"]
+
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("torch.optim.") and hasattr(module, ask.__name__):
+            setattr(module, ask.__name__, devices)
 
 
 def _numbered(device: Any) -> Any:

@@ -1,7 +1,8 @@
 """Where the tensors of a run are meant to be. Child side.
 
 On a machine without a GPU the reference runs on the CPU alone. Which tensors the script moved to
-CUDA is then known by their storage: each one that stands in for CUDA memory is marked.
+CUDA is then known by their storage: each one that stands in for CUDA memory is marked, and so is
+what is computed from it.
 """
 
 from __future__ import annotations
@@ -37,22 +38,46 @@ class MarkedPlacement(Placement):
     """By the marks on their storages, in a run whose CUDA calls are led to the CPU."""
 
     def __init__(self) -> None:
-        self._marked: set[Any] = set()
+        self._marked: dict[Any, int] = {}
+        """The numbers of the devices, by storage."""
         self._limit = PRUNE
         self._own = threading.local()
 
-    def mark(self, tensor: torch.Tensor) -> None:
+    def mark(self, tensor: torch.Tensor, index: int = 0) -> None:
         storage = _storage(tensor)
         if storage is None:
             return
-        self._marked.add(storage)
+        self._marked[storage] = index
         if len(self._marked) > self._limit:
-            self._marked = {item for item in self._marked if not item.expired()}
+            kept = list(self._marked.items())  # at once: other threads go on marking
+            self._marked = {item: place for item, place in kept if not item.expired()}
             self._limit = max(PRUNE, 2 * len(self._marked))
 
-    def is_marked(self, tensor: torch.Tensor) -> bool:
+    def index(self, tensor: torch.Tensor) -> int | None:
+        """The number of the CUDA device; None for a tensor that is meant for another."""
         storage = _storage(tensor)
-        return storage is not None and storage in self._marked
+        return None if storage is None else self._marked.get(storage)
+
+    def is_marked(self, tensor: torch.Tensor) -> bool:
+        return self.index(tensor) is not None
+
+    def carry(self, inputs: Any, made: Any) -> None:
+        """What is computed from tensors on CUDA is there, too.
+
+        What shares its memory with an input, as views and the results of ``copy_`` do, stays
+        where that is.
+        """
+        results = [*_tensors(made)]
+        if not results:
+            return
+        storages = [_storage(tensor) for tensor in _tensors(inputs)]
+        places = (self._marked.get(storage) for storage in storages if storage is not None)
+        index = next((place for place in places if place is not None), None)
+        if index is None:
+            return
+        for tensor in results:
+            if _storage(tensor) not in storages:
+                self.mark(tensor, index)
 
     def of_tensor(self, tensor: torch.Tensor) -> str | None:
         return "cuda" if self.is_marked(tensor) else tensor.device.type
@@ -64,10 +89,10 @@ class MarkedPlacement(Placement):
         materialize = lazy.materialize
 
         def materialized(tensor: Any, *args: Any, **options: Any) -> None:
-            marked = self.is_marked(tensor)
+            index = self.index(tensor)
             materialize(tensor, *args, **options)
-            if marked:
-                self.mark(tensor)
+            if index is not None:
+                self.mark(tensor, index)
 
         lazy.materialize = materialized
 
@@ -85,9 +110,23 @@ class MarkedPlacement(Placement):
             self._own.paused = before
 
 
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Those among the arguments or results of a torch function."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors([*value.values()])
+
+
 def _storage(tensor: torch.Tensor) -> Any:
+    functions: Any = torch._C._functorch
+    reference: Any = StorageWeakRef
     try:
-        reference: Any = StorageWeakRef
+        while functions.is_functorch_wrapped_tensor(tensor):  # in vmap and grad
+            tensor = functions.get_unwrapped(tensor)
         with torch._C.DisableTorchFunctionSubclass():  # a lazy parameter has one too
             return reference(tensor.untyped_storage())
     except (NotImplementedError, RuntimeError):
