@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda2npu.smoke.data import verdict
+from cuda2npu.smoke.data import verdict, verdict_in_words
 from smoke.support import Smoke
 
 
@@ -79,6 +79,11 @@ def test_a_reference_that_fails_is_told_as_such(run: Smoke, folder: Path) -> Non
     assert report.code == 2
     assert report.failures[0].which == "reference"
     assert report.failures[0].summary == "ValueError: no data here"
+    assert report.failures[0].cause is not None
+    assert report.failures[0].cause.name == "reference on the CPU"
+    words = verdict_in_words(report)
+    assert words.startswith("could not run the original on the CPU")
+    assert words.endswith("failed, too,")
     assert "running/program.py" not in report.failures[0].traceback
 
 

@@ -107,6 +107,7 @@ torch.cuda.current_stream().wait_stream(torch.cuda.Stream())
 model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2, device="cuda"))
 model.to(device).to(0).to(device=0)
 model = nn.DataParallel(model.cuda(), device_ids=[0])
+nn.parallel.data_parallel(model.module, torch.ones(2, 4).cuda(), range(2))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
 scaler = GradScaler()
 with autocast():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from cuda2npu.model import Options
 from cuda2npu.running.process import Ended
+from cuda2npu.running.program import ended_by
 from cuda2npu.smoke.causes import cause_of
 from cuda2npu.smoke.failure import Failure, failure
 from cuda2npu.smoke.lines import class_lines, original_line, pair
@@ -59,6 +61,10 @@ def test_classes(tmp_path: Path) -> None:
          "missing import"),
         ("RuntimeError", "Expected all tensors to be on the same device, but found at least two "
          "devices, npu:0 and cpu!", "device mismatch"),
+        ("RuntimeError", "Expected all tensors to be on the same device, but found at least two "
+         "devices, npu:1 and npu:0! (when checking argument weight)", "tensors on two NPUs"),
+        ("TypeError", "Adam.step() got an unexpected keyword argument 'grad_scaler'",
+         "fused optimizer and GradScaler"),
         ("RuntimeError", "Expected all tensors to be on the same device, but got index is on cpu, "
          "different from other tensors on npu:0", "device mismatch"),
         ("RuntimeError", "Input type (torch.FloatTensor) and weight type (torch.npu.FloatTensor) "
@@ -115,13 +121,21 @@ def test_signals() -> None:
     assert cause.name == "crash"
 
 
-def failed(folder: Path, kind: str, message: str, *, unsafe: bool = False) -> Failure:
-    """A script whose rewritten third line raised on the NPU."""
+CAPABILITY = "major, _ = torch.cuda.get_device_capability()"
+NO_CUDA = "Torch not compiled with CUDA enabled"
+
+
+def failed(
+    folder: Path, kind: str, message: str, *, unsafe: bool = False, line: str = CAPABILITY,
+    marked: str = "",
+) -> Failure:  # fmt: skip
+    """A script whose second line, the third of the rewritten one, raised on the NPU."""
     script = folder / "script.py"
-    script.write_text("import torch\nmajor, _ = torch.cuda.get_device_capability()\n")
+    script.write_text(f"import torch\n{line}\n")
     overlay = rewritten([script], folder, folder / "copy", Options(unsafe=unsafe))
     where = {"file": str(folder / "copy" / "script.py"), "line": 3 if unsafe else 2}
-    error = {"type": kind, "message": message, "frames": [where], "text": "Traceback"}
+    frames = [{**where, "marked": marked}]
+    error = {"type": kind, "message": message, "frames": frames, "text": "Traceback"}
     output = (
         "no data in /data\n"
         "[W1130 15:12:17.452228441 NPUCachingAllocator.cpp:168] Warning: padding (function)\n"
@@ -129,6 +143,52 @@ def failed(folder: Path, kind: str, message: str, *, unsafe: bool = False) -> Fa
     found = failure("npu", run_of([], {}, error=error), Ended(1, False, 1.0, output), overlay)
     assert found is not None
     return found
+
+
+TWO = "print(torch.backends.cudnn.version(), torch.cuda.get_device_capability())"
+
+
+@pytest.mark.parametrize(
+    ("marked", "code"),
+    [("torch.backends.cudnn.version()", "NPU503"),
+     ("torch.cuda.get_device_capability()", "NPU130")],
+)  # fmt: skip
+def test_of_two_findings_that_counts_which_the_traceback_marks(
+    tmp_path: Path, marked: str, code: str
+) -> None:
+    cause = failed(tmp_path, "AssertionError", NO_CUDA, line=TWO, marked=marked).cause
+    assert cause is not None
+    assert cause.name.startswith(code)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tracebacks mark nothing before Python 3.11")
+def test_what_a_traceback_marks_is_recorded() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        print("ä", int("1"), 1 // int("0"))
+    frames = ended_by(caught.value)["error"]["frames"]
+    assert frames[-1]["marked"] == '1 // int("0")'
+
+
+def test_two_npus_are_told_with_the_line_that_spreads_over_them(tmp_path: Path) -> None:
+    message = "Expected all tensors to be on the same device, but found npu:1 and npu:0"
+    line = "net = torch.nn.DataParallel(torch.nn.Linear(2, 2)); print(net)"
+    cause = failed(tmp_path, "RuntimeError", message, line=line).cause
+    assert cause is not None
+    assert cause.name == "NPU141 data-parallel"
+    other = failed(tmp_path, "RuntimeError", message, line="torch.ones(1)").cause
+    assert other is not None
+    assert "torch.npu.set_device" in other.cure
+
+
+def test_check_is_named_where_it_lists_something(tmp_path: Path) -> None:
+    none = failed(tmp_path, "AssertionError", NO_CUDA, line="torch.ones(1, device=input())").cause
+    assert none is not None
+    assert none.name == "CUDA call left"
+    assert "cuda2npu check" not in none.cure
+    line = f"torch.ones(1, device=input())\n{CAPABILITY}"
+    left = failed(tmp_path, "AssertionError", NO_CUDA, line=line).cause
+    assert left is not None
+    assert "`cuda2npu check` has left in your code: script.py:3 NPU130" in left.cure
 
 
 @pytest.mark.parametrize(

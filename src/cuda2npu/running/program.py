@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import linecache
 import platform
 import signal
 import sys
@@ -96,7 +97,10 @@ def _module(name: str, main: ModuleType) -> CodeType:
 def _error(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    places = [{"file": f.filename, "line": f.lineno, "function": f.name} for f in frames]
+    places = [
+        {"file": f.filename, "line": f.lineno, "function": f.name, "marked": _marked(f)}
+        for f in frames
+    ]
     if isinstance(error, SyntaxError) and error.filename:
         places.append({"file": error.filename, "line": error.lineno, "function": ""})
     return {
@@ -106,6 +110,15 @@ def _error(error: BaseException) -> dict[str, Any]:
         "text": text,
         "when": time.time(),
     }
+
+
+def _marked(frame: traceback.FrameSummary) -> str:
+    """The part of its line that a traceback marks; nothing before Python 3.11."""
+    first, last = getattr(frame, "colno", None), getattr(frame, "end_colno", None)
+    if first is None or last is None or frame.lineno != getattr(frame, "end_lineno", 0):
+        return ""
+    line = linecache.getline(frame.filename, frame.lineno or 0)
+    return line.encode()[first:last].decode(errors="replace")  # columns are those of bytes
 
 
 def environment_of(torch: Any) -> dict[str, str]:

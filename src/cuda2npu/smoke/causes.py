@@ -20,6 +20,7 @@ class _Known(NamedTuple):
 
 
 CUDA_LEFT = "CUDA call left"
+TWO_NPUS = "tensors on two NPUs"
 _THERE = r"\([^)]*(?:npu|cuda|privateuse)[^)]*\)"
 _HERE = r"\((?![^)]*(?:npu|cuda|privateuse))[^)]*\)"
 """A type of tensors on a device, and one on the CPU."""
@@ -36,6 +37,20 @@ _CAUSES = (
         "missing import",
         "torch knows no NPU, because torch_npu was not imported before its first use",
         "put `import torch_npu` after `import torch` in the script that runs first",
+    ),
+    _known(
+        r"same device.*npu:(\d+).*npu:(?!\1)\d",
+        TWO_NPUS,
+        "tensors on two NPUs meet in one operation",
+        "give one process one NPU: `torch.npu.set_device(local_rank)` in each that torchrun starts",
+    ),
+    _known(
+        r"unexpected keyword argument 'grad_scaler'",
+        "fused optimizer and GradScaler",
+        "the GradScaler of torch_npu hands itself to an optimizer made with `fused=True`, whose "
+        "`step` takes none in torch",
+        "make the optimizer without `fused=True`, or take torch_npu's: "
+        "`torch_npu.optim.NpuFusedAdamW(…)`",
     ),
     _known(
         r"Expected all tensors to be on the same device|Expected .* on the same device|"
@@ -98,8 +113,8 @@ _CAUSES = (
         r"Found no NVIDIA driver|Cannot initialize CUDA|Unexpected cuda|libcudart|libcublas",
         CUDA_LEFT,
         "a call still asks for CUDA",
-        "`cuda2npu check` lists the places that are left in your code; a library that this line "
-        "calls may hold others",
+        "look for the device that this line is given: it may come from an argument, a variable of "
+        "the environment, a file, or a library that the line calls",
     ),
     _known(
         r"Could not run 'aten::|Could not run '|NotImplementedError.*(PrivateUse1|npu)|"
@@ -137,6 +152,28 @@ _KILLED = {
     -11: Cause("crash", "the process crashed in native code", "the Python frames are shown above"),
     -6: Cause("crash", "the process was aborted in native code", "read the last lines it printed"),
 }
+
+
+_OF_ANY_RUN = ("no launcher", "script of a package", "missing module")
+"""Causes that have nothing to do with the device."""
+_ON_CPU = Cause(
+    "reference on the CPU",
+    "the original ran with its CUDA calls led to the CPU, which answers for a GPU as far as "
+    "docs/smoke.md says; nothing of it was rewritten yet",
+    "if the original runs on a machine with a GPU, keep what it computes there with `cuda2npu "
+    "capture` and give that to `--reference`; if it fails there too, mend it first",
+)
+_ON_CUDA = Cause(
+    "original fails", "nothing of it was rewritten yet", "mend the original first, or its arguments"
+)
+
+
+def reference_cause(kind: str, message: str, on_cpu: bool, code: int = 1) -> Cause:
+    """Why the original failed: no fault of the NPU's."""
+    known = cause_of(kind, message, code)
+    if known is not None and (known.name in _OF_ANY_RUN or known in _KILLED.values()):
+        return known
+    return _ON_CPU if on_cpu else _ON_CUDA
 
 
 def cause_of(kind: str, message: str, code: int = 1) -> Cause | None:

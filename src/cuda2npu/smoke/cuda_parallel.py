@@ -26,14 +26,30 @@ _REDUCE = "all_reduce reduce reduce_scatter reduce_scatter_tensor".split()
 
 
 def replace_parallel(meant_for_cuda: Meant, mark: Mark) -> None:
-    data_parallel: Any = import_module("torch.nn.parallel.data_parallel")
-    data_parallel._get_available_device_type = lambda: None
+    _replace_data_parallel()
     if not torch.distributed.is_available():
         return
     _replace_ddp()
     replace_sync_batch_norm()
     _replace_groups(meant_for_cuda)
     sys.meta_path.insert(0, _AfterImport(_FSDP, lambda module: _replace_fsdp(module, mark)))
+
+
+def _replace_data_parallel() -> None:
+    """One device computes it all."""
+    module: Any = import_module("torch.nn.parallel.data_parallel")
+    module._get_available_device_type = lambda: None
+
+    def data_parallel(
+        module: Any, inputs: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0,
+        module_kwargs: Any = None,
+    ) -> Any:  # fmt: skip
+        inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        return module(*inputs, **(module_kwargs or {}))
+
+    owners: tuple[Any, ...] = (module, torch.nn.parallel)
+    for owner in owners:
+        owner.data_parallel = data_parallel
 
 
 def _replace_ddp() -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cuda2npu.smoke.outcome import Comparison, First, Row
+from cuda2npu.smoke.spec import NPU, REFERENCE
 from cuda2npu.smoke.stage import Report
 
 VERDICTS = ("match", "differs", "could not run")
@@ -21,6 +22,10 @@ def verdict(report: Report) -> str:
 
 def verdict_in_words(report: Report) -> str:
     """The verdict, with what it does not speak of."""
+    failed = {failure.which for failure in report.failures}
+    if REFERENCE in failed:
+        other = "failed, too," if NPU in failed else "ran without an error"
+        return f"could not run {report.reference_name}; the rewritten script {other}"
     partial = report.comparison is not None and report.comparison.limits
     return f"{verdict(report)} in what both runs got to" if partial else verdict(report)
 

@@ -14,6 +14,8 @@ from cuda2npu.model import Finding, FixLevel, Options
 from cuda2npu.project import Mode, convert_bytes
 from cuda2npu.smoke.spec import SmokeError
 
+_DATA_PARALLEL = "NPU141"
+
 
 class Own(NamedTuple):
     """What rewriting makes of a file for which the user gave a rewritten one."""
@@ -53,6 +55,14 @@ class Overlay:
     @property
     def applied(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.applied]
+
+    def left(self) -> list[Finding]:
+        """What rewriting left for a person to do."""
+        return [finding for finding in self.findings if not finding.applied]
+
+    def across_devices(self) -> list[Finding]:
+        """What spreads one process over several devices, which no NPU program does."""
+        return [finding for finding in self.findings if finding.code == _DATA_PARALLEL]
 
     def numerics(self) -> list[Finding]:
         return [f for f in self.applied if f.fix is FixLevel.NUMERICS]

@@ -14,7 +14,7 @@ from cuda2npu.running.source import is_installed, source_file
 from cuda2npu.running.workspace import workspace
 from cuda2npu.smoke import captured, npu
 from cuda2npu.smoke.compare import NOTHING, compare
-from cuda2npu.smoke.failure import Failure, failure, printed
+from cuda2npu.smoke.failure import Failure, failure, of_rule, printed
 from cuda2npu.smoke.files_read import LEFT_BEHIND, files_read
 from cuda2npu.smoke.notes import Note, read_notes
 from cuda2npu.smoke.outcome import Comparison, Run
@@ -280,12 +280,13 @@ def _ended(
         report.environment[which] = left[0].environment
         report.steps = left[0].steps
     for each in ended:
-        shown = printed(which, each, overlay)
+        shown = printed(which, each, overlay, marked)
         if shown is not None:
             report.printed.setdefault(which, shown)
     by_time = sorted(range(len(runs)), key=lambda number: _failed_at(runs[number]))
     for number in by_time:
-        failed = failure(which, runs[number], ended[min(number, len(ended) - 1)], overlay)
+        own = ended[min(number, len(ended) - 1)]
+        failed = failure(which, runs[number], own, overlay, marked)
         if failed is not None:
             report.failures.append(failed)
             break
@@ -315,6 +316,8 @@ def _compare(report: Report, old: list[Run], new: list[Run], overlay: Overlay) -
         report.comparison.problems.append(
             f"the reference ran in {_processes(old)}, the rewritten script in {_processes(new)}"
         )
+    if report.request.seen_devices > 1 and not report.comparison.matches:
+        report.comparison.problems += map(of_rule, overlay.across_devices())
     first = report.comparison.first
     if first is not None:
         run = next((b for a, b in pairs if first.rank in (None, a.rank)), new[0])
