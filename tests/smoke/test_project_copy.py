@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,3 +136,52 @@ def test_a_given_folder_without_the_script(project: Path, tmp_path: Path) -> Non
     with pytest.raises(SmokeError, match=r"holds no train\.py"):
         rewritten([project / "train.py"], project, tmp_path / "copy", Options(),
                   given=tmp_path / "empty")  # fmt: skip
+
+
+def test_a_config_is_rewritten_by_what_the_code_makes_of_it(
+    project: Path, files: list[Path]
+) -> None:
+    config = project / "config.yaml"
+    config.write_text("device: cuda  # ours\n")
+    (project / "train.py").write_text(
+        "import torch, yaml\n"
+        "config = yaml.safe_load(open('config.yaml'))\n"
+        "x = torch.ones(1, device=config['device'])\n"
+    )
+    copy = project.parent / "copy"
+    overlay = rewritten([*files, config], project, copy, Options())
+    assert (copy / "config.yaml").read_text() == "device: npu  # ours\n"
+    assert config.read_text() == "device: cuda  # ours\n"
+    assert not_rewritten([copy / "config.yaml"], overlay, Options()) == []
+    (told,) = not_rewritten([config], overlay, Options())
+    assert "config.yaml: was read as it is, for CUDA" in told
+
+
+OPENED = """
+import json, sys
+from pathlib import Path
+from cuda2npu.smoke.opened import lead
+from cuda2npu.smoke.spec import Spec
+root, copy = sys.argv[1:]
+lead(Spec("", (), "", "npu", root=root, copy=copy))
+config = Path(root, "where.json")
+read = [open(config).read(), open("where.json").read()]
+read += [config.read_text(), config.read_bytes().decode()]
+read.append(Path(root, "other.txt").read_text())
+config.write_text("written")
+read.append(config.read_text())
+print(json.dumps(read))
+"""
+
+
+def test_a_config_is_opened_in_the_copy_until_the_script_writes_to_it(project: Path) -> None:
+    (project / "where.json").write_text("original")
+    (project / "other.txt").write_text("other")
+    copy = project.parent / "copy"
+    copy.mkdir()
+    for name in ("where.json", "other.txt"):
+        (copy / name).write_text("copy")
+        shutil.copystat(project / name, copy / name)
+    command = [sys.executable, "-c", OPENED, str(project), str(copy)]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == ["copy"] * 4 + ["other", "written"]

@@ -1,9 +1,13 @@
-"""What a script does in threads of its own is led and recorded as what it does in the first."""
+"""What a script does in threads of its own is led and recorded as what it does in the first.
+
+The same script reads its device from a config, by its path.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from needs import needs
 
 from cuda2npu.running.process import Ended
@@ -14,13 +18,15 @@ from smoke.support import Smoke
 pytestmark = needs("torch")
 
 SCRIPT = """
+import json
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import nn
 
-net = nn.Linear(4, 2).cuda()
+settings = json.load(open("settings.json"))
+net = nn.Linear(4, 2).to(settings["device"])
 
 def predict():
     return net(torch.ones(1, 4).to("cuda:0") + torch.rand(4, device="cuda"))
@@ -44,14 +50,20 @@ last.start(), last.join()
 """
 
 
-def test_every_thread_is_led_and_recorded(run: Smoke, folder: Path) -> None:
+def test_every_thread_is_led_and_recorded(
+    run: Smoke, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "script.py").write_text(SCRIPT)
+    (folder / "settings.json").write_text('{"device": "cuda"}')
+    monkeypatch.chdir(folder)
     report = run("script.py", steps=2)
     assert report.code == 0, [*report.failures, report.comparison]
     assert report.comparison is not None
     calls = {row.name: row.calls for row in report.comparison.rows}
     assert (calls["Linear"], calls["loss"]) == (3 + 2, 2)
     assert report.comparison.total.max_abs == 0
+    assert report.not_rewritten == []
+    assert (folder / "settings.json").read_text() == '{"device": "cuda"}'
 
 
 PRINTED = """\

@@ -2,7 +2,7 @@
 
 ``PYTHONPATH`` names a folder with a ``sitecustomize`` that calls ``began``. It notes which files
 are read, and in the run on the NPU it leads to their rewritten copies: modules, wherever
-``sys.path`` finds them, and scripts that are started by their path.
+``sys.path`` finds them, scripts that are started by their path, and configs that are opened.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from cuda2npu.simulator import RECORDED
 from cuda2npu.smoke.files_read import watch
 from cuda2npu.smoke.kept import keep
+from cuda2npu.smoke.opened import copy_of, lead
 from cuda2npu.smoke.spec import Spec
 
 NAME = "sitecustomize"
@@ -42,6 +43,7 @@ def began(own: str) -> None:
     if spec.copy:
         _start_the_copy(spec)
         sys.meta_path.insert(0, Copies(spec))
+        lead(spec)
     if spec.kept:
         keep(Path(spec.kept), spec.folders)
     watch(path.parent, spec.other_run)
@@ -62,16 +64,6 @@ def _start_the_copy(spec: Spec) -> None:
     if copy is not None and copy != sys.argv[0]:
         before = len(sys.orig_argv) - len(sys.argv)
         os.execv(sys.executable, [*sys.orig_argv[:before], copy, *sys.argv[1:]])
-
-
-def copy_of(path: str, spec: Spec) -> str | None:
-    """The rewritten copy of a file; links stand for files that are as they were."""
-    for place in (os.path.abspath(path), os.path.realpath(path)):  # noqa: PTH100
-        if place.startswith(spec.root + os.sep):
-            copy = spec.copy + place[len(spec.root) :]
-            if Path(copy).is_file() and os.path.realpath(copy) == copy:
-                return copy
-    return None
 
 
 class Copies(MetaPathFinder):

@@ -1,4 +1,4 @@
-"""The Python files of the user's that the processes of a run read: as modules, or otherwise.
+"""The sources and configs of the user's that the processes of a run read, as modules or otherwise.
 
 What a script imports is known for certain when it has run: names of modules that are made up,
 changes of ``sys.path``, plugins and processes that it starts are all seen.
@@ -19,6 +19,8 @@ from cuda2npu.running.source import is_installed
 READ = "files-read"
 LEFT_BEHIND = "left-behind"
 """The list of the files that another run had written when they were read."""
+CONFIGS = (".yaml", ".yml", ".toml", ".json")
+_WRITTEN = os.O_WRONLY | os.O_RDWR
 _NOT_THE_USERS = (
     os.path.dirname(os.__file__) + os.sep,  # noqa: PTH120
     str(Path(__file__).parents[1]) + os.sep,
@@ -43,6 +45,8 @@ def watch(folder: Path, other_run: tuple[float, float] = (0.0, 0.0)) -> None:
     def opened(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(arguments[0], str):
             note(sources, _source(arguments[0]))
+            if not arguments[2] & _WRITTEN:
+                note(sources, _config(arguments[0]))
             if other_run[1] and not arguments[2] & os.O_TRUNC:
                 note(left, _written_between(arguments[0], *other_run))
 
@@ -70,6 +74,13 @@ def _source(name: str) -> str:
             return source_from_cache(path)
         return ""
     return path
+
+
+def _config(name: str) -> str:
+    """The config that is read, or nothing."""
+    if not name.endswith(CONFIGS) or is_installed(name):
+        return ""
+    return os.path.abspath(name)  # noqa: PTH100
 
 
 def files_read(folder: Path, name: str = READ) -> list[Path]:

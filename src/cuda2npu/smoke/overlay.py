@@ -1,4 +1,4 @@
-"""A temporary copy of the project in which the script and its modules are rewritten.
+"""A temporary copy of the project in which the script, its modules and configs are rewritten.
 
 Folders that hold a rewritten file are made anew; all else in them is a link to the original, so
 that data beside the script is found. Nothing is written to the user's folders.
@@ -6,10 +6,17 @@ that data beside the script is found. Nothing is written to the user's folders.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from cuda2npu.exclude import Exclude
+from cuda2npu.files import Job
+from cuda2npu.formats import has_trigger, is_data, is_python
+from cuda2npu.gathering import collect
+from cuda2npu.gathering.roots import project_files
+from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Finding, FixLevel, Options
 from cuda2npu.project import Mode, convert_bytes
 from cuda2npu.smoke.spec import SmokeError
@@ -35,6 +42,8 @@ class Overlay:
     findings: list[Finding] = field(default_factory=list)
     """Everything that was found, with the places in the original files."""
     errors: list[str] = field(default_factory=list)
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    """What the files of the project say about each other."""
     own: dict[Path, Own] = field(default_factory=dict)
     """By the copies of files that the user rewrote."""
 
@@ -77,15 +86,17 @@ def rewritten(
     whose files take the places of those of the project.
     """
     overlay = Overlay(root, copy)
+    jobs = [Job(str(path), str(root), named=True) for path in paths]
+    overlay.knowledge = collect(project_files(jobs, Exclude()), options)
     for path in paths:
         target = _target(path, root, copy, overlay)
         stand_in = _stand_in(path, paths[0], root, given)
-        own, findings, error = _rewrite(path, options)
+        own, findings, error = _rewrite(path, options, overlay.knowledge)
+        target.write_bytes(own if stand_in is None else _read(stand_in))
+        shutil.copystat(path, target)  # by its time it is known whether it is still the copy
         if stand_in is not None:
-            target.write_bytes(_read(stand_in))
             overlay.own[target] = Own(own, findings)
             continue
-        target.write_bytes(own)
         overlay.findings += findings
         overlay.errors += error
     _link_rest(overlay)
@@ -97,9 +108,9 @@ def not_rewritten(read: list[Path], overlay: Overlay, options: Options) -> list[
     originals = dict.fromkeys(path for path in map(overlay.reads, read) if path is not None)
     found = [*overlay.errors]
     for path in originals:
-        outcome = convert_bytes(str(path), _read(path), options, Mode.DIFF)
-        if outcome.changed:
-            found.append(f"{path}: ran as it is, with its CUDA calls: {_why(path, overlay)}")
+        if _rewrite(path, options, overlay.knowledge)[0] != _read(path):
+            did = "ran" if is_python(str(path)) else "was read"
+            found.append(f"{path}: {did} as it is, for CUDA: {_why(path, overlay)}")
     return found
 
 
@@ -125,9 +136,13 @@ def _stand_in(path: Path, script: Path, root: Path, given: Path | None) -> Path 
     return found
 
 
-def _rewrite(path: Path, options: Options) -> tuple[bytes, list[Finding], list[str]]:
-    data = _read(path)
-    outcome = convert_bytes(str(path), data, options, Mode.DIFF)
+def _rewrite(
+    path: Path, options: Options, known: Knowledge
+) -> tuple[bytes, list[Finding], list[str]]:
+    data, name = _read(path), str(path)
+    if not is_python(name) and (is_data(name, len(data)) or not has_trigger(data, name, options)):
+        return data, [], []
+    outcome = convert_bytes(name, data, options, Mode.DIFF, known, strict=False)
     error = [f"{path}: {outcome.error}"] if outcome.error else []
     return outcome.after if outcome.changed else data, [*outcome.findings], error
 

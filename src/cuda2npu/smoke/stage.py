@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cuda2npu.formats import has_trigger
 from cuda2npu.model import Options
 from cuda2npu.running.devices import has_gpu
 from cuda2npu.running.process import Ended, Tell
@@ -15,7 +16,7 @@ from cuda2npu.running.workspace import workspace
 from cuda2npu.smoke import captured, npu
 from cuda2npu.smoke.compare import NOTHING, compare
 from cuda2npu.smoke.failure import Failure, failure, of_rule, printed
-from cuda2npu.smoke.files_read import LEFT_BEHIND, files_read
+from cuda2npu.smoke.files_read import CONFIGS, LEFT_BEHIND, files_read
 from cuda2npu.smoke.notes import Note, read_notes
 from cuda2npu.smoke.outcome import Comparison, Run
 from cuda2npu.smoke.overlay import Overlay, not_rewritten, rewritten
@@ -230,13 +231,22 @@ def _reference(
     report.reference_time = began, time.time()
     overlay = Overlay(script.parent, script.parent)
     runs = _ended(REFERENCE, folder, ended, overlay, report, marked=spec.cuda_on_cpu)
-    return runs, _of_project(script, files_read(folder))
+    return runs, _of_project(script, files_read(folder), request.options, began)
 
 
-def _of_project(script: Path, read: Iterable[Path]) -> list[Path]:
+def _of_project(script: Path, read: Iterable[Path], options: Options, began: float) -> list[Path]:
+    """The script and what it read of its project; of configs those that may speak of CUDA."""
     root = project_root(script, Path.cwd())
     files = (path.resolve() for path in read)
-    return list(dict.fromkeys([script, *(path for path in files if path.is_relative_to(root))]))
+    own = (path for path in files if path.is_relative_to(root))
+    return list(dict.fromkeys([script, *(p for p in own if _counts(p, options, began))]))
+
+
+def _counts(path: Path, options: Options, began: float) -> bool:
+    if path.suffix not in CONFIGS:
+        return True
+    by_the_run = path.stat().st_mtime >= began
+    return not by_the_run and has_trigger(path.read_bytes(), str(path), options)
 
 
 def _npu_run(
