@@ -113,6 +113,8 @@ def test_a_script_for_torchrun_is_started_with_nproc() -> None:
 
 def test_other_errors_have_no_known_cause() -> None:
     assert cause_of("ValueError", "the batch size must be positive") is None
+    compared = "'>=' not supported between instances of 'NoneType' and 'int'"
+    assert cause_of("TypeError", compared) is None
 
 
 def test_signals() -> None:

@@ -50,7 +50,8 @@ _CAUSES = (
         "the GradScaler of torch_npu hands itself to an optimizer made with `fused=True`, whose "
         "`step` takes none in torch",
         "make the optimizer without `fused=True`, or take torch_npu's: "
-        "`torch_npu.optim.NpuFusedAdamW(…)`",
+        "`torch_npu.optim.NpuFusedAdamW(…)`; for the Trainer of transformers, "
+        '`optim="adamw_torch"`',
     ),
     _known(
         r"Expected all tensors to be on the same device|Expected .* on the same device|"
@@ -118,8 +119,8 @@ _CAUSES = (
     ),
     _known(
         r"Could not run 'aten::|Could not run '|NotImplementedError.*(PrivateUse1|npu)|"
-        r"aclnn\w+.*(not found|not in|failed)|EZ9999|not support|not implemented for|"
-        r"no kernel|not currently implemented",
+        r"aclnn\w+.*(not found|not in|failed)|EZ9999|not implemented for|"
+        r"not support(?!ed between instances)|no kernel|not currently implemented",
         "missing operator",
         "the NPU has no kernel for this operation or for this type of its tensors",
         "use float32 where it is float64, another operation of torch, or do this step on the CPU "
