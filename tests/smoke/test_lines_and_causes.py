@@ -214,5 +214,15 @@ def test_a_cause_that_is_certain_stays(tmp_path: Path) -> None:
     assert cause.name == "out of memory"
 
 
+def test_an_argument_that_the_rewritten_script_does_not_take_is_the_cause() -> None:
+    said = "train.py: error: argument --device: invalid choice: 'cuda' (choose from 'npu')\n"
+    ended = Ended(1, False, 1.0, "usage: train.py [-h]\n" + said)
+    error = {"type": "SystemExit", "message": "2", "frames": [], "text": "Traceback"}
+    found = failure("npu", run_of([], {}, error=error), ended, None)
+    assert found is not None
+    assert found.cause is not None
+    assert found.cause.name == "argument for CUDA"
+
+
 def test_a_script_that_exits_is_shown_with_its_own_last_words(tmp_path: Path) -> None:
     assert failed(tmp_path, "SystemExit", "1").traceback == "no data in /data\n"

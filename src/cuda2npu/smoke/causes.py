@@ -114,8 +114,15 @@ _CAUSES = (
         r"Found no NVIDIA driver|Cannot initialize CUDA|Unexpected cuda|libcudart|libcublas",
         CUDA_LEFT,
         "a call still asks for CUDA",
-        "look for the device that this line is given: it may come from an argument, a variable of "
-        "the environment, a file, or a library that the line calls",
+        "look for the device that this line is given: it may come from an argument (leave it out: "
+        "its default is rewritten, what you type is not), a variable of the environment, a file, "
+        "or a library that the line calls",
+    ),
+    _known(
+        r"error: argument .*invalid choice: '(cuda|nccl)",
+        "argument for CUDA",
+        "the rewritten script takes another value, and both runs are given the same arguments",
+        "leave the argument out where its default is the same; else give it that default",
     ),
     _known(
         r"Could not run 'aten::|Could not run '|NotImplementedError.*(PrivateUse1|npu)|"

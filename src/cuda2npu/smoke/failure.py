@@ -98,7 +98,10 @@ def _raised(which: str, run: Run, ended: Ended, overlay: Overlay | None, on_cpu:
     if run.error["type"] == "SystemExit":  # the reason is what the script printed, as argparse does
         lines = [line for line in ended.output.splitlines() if not _OF_TORCH.match(line)]
         text = "\n".join([*lines[-_LAST_LINES:], ""])
-        found = replace(found, traceback=_with_originals(text, overlay))
+        refused = which != REFERENCE and ": error: argument " in text
+        cause = cause_of("SystemExit", text) if refused else None
+        shown = _with_originals(text, overlay)
+        found = replace(found, traceback=shown, cause=cause or found.cause)
     if run.rank is not None:
         found = replace(found, summary=f"rank {run.rank}: {found.summary}")
     return found
