@@ -12,11 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.nn import Module
 from torch.optim import optimizer
 
+from cuda2npu.running.tensors import flatten
 from cuda2npu.simulator import generators
 
 Meant = Callable[[Any], bool]
+Mark = Callable[[Any], None]
 
 MEMORY = 64 * 2**30
 NAME = "CPU in place of CUDA"
@@ -105,10 +108,10 @@ def type_name(kind: Any) -> Any:
     return f"torch.cuda.{kind.__name__}" if isinstance(kind, CudaType) else kind
 
 
-def replace_names(meant_for_cuda: Meant, devices: int = 1) -> None:
+def replace_names(meant_for_cuda: Meant, mark: Mark, devices: int = 1) -> None:
     _replace_torch_cuda(devices)
     _replace_mixed_precision()
-    _replace_loading(meant_for_cuda)
+    _replace_loading(meant_for_cuda, mark)
     _replace_generator(meant_for_cuda)
     _replace_module_to()
     _replace_capturable()
@@ -227,15 +230,21 @@ def _set_autocast(enabled: bool, dtype: torch.dtype) -> None:
     torch.set_autocast_dtype("cuda", dtype)
 
 
-def _replace_loading(meant_for_cuda: Meant) -> None:
+def _replace_loading(meant_for_cuda: Meant, mark: Mark) -> None:
     root: Any = torch
     load, default_type = root.load, root.set_default_tensor_type
     on_cuda = False
 
     def load_on_cpu(file: Any, map_location: Any = None, *rest: Any, **options: Any) -> Any:
-        if map_location is None or isinstance(map_location, dict) or meant_for_cuda(map_location):
+        on_cuda = meant_for_cuda(map_location)
+        if map_location is None or isinstance(map_location, dict) or on_cuda:
             map_location = "cpu"
-        return load(file, map_location, *rest, **options)
+        loaded = load(file, map_location, *rest, **options)
+        if on_cuda:
+            holds = [*loaded.state_dict().values()] if isinstance(loaded, Module) else loaded
+            for _, tensor in flatten(holds):
+                mark(tensor)
+        return loaded
 
     def set_default_tensor_type(kind: Any) -> None:
         nonlocal on_cuda

@@ -201,7 +201,7 @@ def activate(devices: int = 1) -> MarkedPlacement:
     """Turn it on for the rest of the process, which then sees that many devices."""
     placement = MarkedPlacement()
     mode = CudaOnCpu(placement)
-    replace_names(meant_for_cuda, devices)
+    replace_names(meant_for_cuda, placement.mark, devices)
     follow_cuda()
     replace_parallel(meant_for_cuda, placement.mark)
     placement.follow_lazy_modules()

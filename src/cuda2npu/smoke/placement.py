@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -34,12 +34,18 @@ class Placement:
         return nullcontext()
 
 
+class _Mark(NamedTuple):
+    device: int
+    storage: Any
+    """A weak reference."""
+
+
 class MarkedPlacement(Placement):
     """By the marks on their storages, in a run whose CUDA calls are led to the CPU."""
 
     def __init__(self) -> None:
-        self._marked: dict[Any, int] = {}
-        """The numbers of the devices, by storage."""
+        self._marked: dict[int, _Mark] = {}
+        """By the addresses of the storages, which stay theirs as long as they are referred to."""
         self._limit = PRUNE
         self._own = threading.local()
 
@@ -47,16 +53,17 @@ class MarkedPlacement(Placement):
         storage = _storage(tensor)
         if storage is None:
             return
-        self._marked[storage] = index
+        reference: Any = StorageWeakRef
+        self._marked[storage._cdata] = _Mark(index, reference(storage))
         if len(self._marked) > self._limit:
             kept = list(self._marked.items())  # at once: other threads go on marking
-            self._marked = {item: place for item, place in kept if not item.expired()}
+            self._marked = {key: mark for key, mark in kept if not mark.storage.expired()}
             self._limit = max(PRUNE, 2 * len(self._marked))
 
     def index(self, tensor: torch.Tensor) -> int | None:
         """The number of the CUDA device; None for a tensor that is meant for another."""
-        storage = _storage(tensor)
-        return None if storage is None else self._marked.get(storage)
+        mark = self._marked.get(_address(tensor))
+        return None if mark is None else mark.device
 
     def is_marked(self, tensor: torch.Tensor) -> bool:
         return self.index(tensor) is not None
@@ -70,14 +77,11 @@ class MarkedPlacement(Placement):
         results = [*_tensors(made)]
         if not results:
             return
-        storages = [_storage(tensor) for tensor in _tensors(inputs)]
-        places = (self._marked.get(storage) for storage in storages if storage is not None)
-        index = next((place for place in places if place is not None), None)
-        if index is None:
-            return
-        for tensor in results:
-            if _storage(tensor) not in storages:
-                self.mark(tensor, index)
+        addresses = [_address(tensor) for tensor in _tensors(inputs)]
+        marks = [self._marked[each] for each in addresses if each in self._marked]
+        for tensor in results if marks else ():
+            if _address(tensor) not in addresses:
+                self.mark(tensor, marks[0].device)
 
     def of_tensor(self, tensor: torch.Tensor) -> str | None:
         return "cuda" if self.is_marked(tensor) else tensor.device.type
@@ -121,13 +125,19 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
         yield from _tensors([*value.values()])
 
 
+def _address(tensor: torch.Tensor) -> int:
+    """That of the storage; 0 where there is none."""
+    storage = _storage(tensor)
+    return 0 if storage is None else storage._cdata
+
+
 def _storage(tensor: torch.Tensor) -> Any:
-    functions: Any = torch._C._functorch
-    reference: Any = StorageWeakRef
     try:
-        while functions.is_functorch_wrapped_tensor(tensor):  # in vmap and grad
-            tensor = functions.get_unwrapped(tensor)
+        if type(tensor) is torch.Tensor:
+            return tensor.untyped_storage()
         with torch._C.DisableTorchFunctionSubclass():  # a lazy parameter has one too
-            return reference(tensor.untyped_storage())
+            return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
-        return None
+        functions: Any = torch._C._functorch
+        wrapped = functions.is_functorch_wrapped_tensor(tensor)  # in vmap and grad
+        return _storage(functions.get_unwrapped(tensor)) if wrapped else None
