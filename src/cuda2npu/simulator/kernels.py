@@ -30,7 +30,7 @@ _AUTOGRAD = torch._C.DispatchKey.Autograd
 # torch_npu's own: they allocate, describe or look at memory and call no kernel of the chip.
 _NATIVE = frozenset(
     """
-    empty.memory_format empty_strided set_ set_.source_Storage set_.source_Tensor
+    empty.memory_format empty_strided empty_like set_ set_.source_Storage set_.source_Tensor
     set_.source_Storage_storage_offset is_set_to view as_strided _reshape_alias resize_
     record_stream is_pinned _pin_memory _local_scalar_dense unfold squeeze squeeze.dim unsqueeze
     view_as_complex view_as_real set_data

@@ -70,6 +70,11 @@ def to_copy(
     return on_device(seen, device_of(index))
 
 
+def ones_like(source: Tensor, **options: Any) -> Tensor:
+    """On the device that is asked for, as torch_npu's own ``empty_like`` makes it."""
+    return torch.empty_like(source, **options).fill_(1)
+
+
 def clone(source: Tensor, *, memory_format: torch.memory_format | None = None) -> Tensor:
     seen = _as_seen(source)
     if memory_format is not None and memory_format is not torch.preserve_format:
@@ -275,6 +280,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "_copy_from_and_resize": copy_from_and_resize,
     "_to_copy": to_copy,
     "clone": clone,
+    "ones_like": ones_like,
     "_thnn_fused_lstm_cell": lstm_cell,
     "_thnn_fused_lstm_cell_backward_impl": lstm_cell_backward,
     "_thnn_fused_gru_cell": gru_cell,

@@ -218,6 +218,17 @@ def case_copies_and_files() -> None:
         assert torch.equal(loaded.cpu(), layer.weight.cpu())
 
 
+def case_tensors_like_another() -> None:
+    host, there = torch.ones(2, 3).t(), torch.ones(2, 3, device="npu").t()
+    for make in (torch.empty_like, torch.zeros_like, torch.ones_like, torch.rand_like):
+        assert make(there).device.type == make(host, device="npu").device.type == "npu"
+        made = make(there, device="cpu", dtype=torch.float64)
+        assert (made.device.type, made.dtype) == ("cpu", torch.float64)
+        assert make(there).stride() == make(host).stride()
+    assert torch.empty_like(there, device="cpu", pin_memory=True).is_pinned()
+    assert torch.ones_like(there, device="meta").device.type == "meta"
+
+
 def case_types_and_printing() -> None:
     assert str(torch.ones(2, device="npu")) == "tensor([1., 1.], device='npu:0')"
     assert torch.npu.FloatTensor([1, 2]).device.type == "npu"
