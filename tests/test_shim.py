@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cuda2npu.engine import rewrite_bytes, rewrite_source
+from cuda2npu.gathering import know
 from cuda2npu.model import Options, Result, Target
 
 SHIM = Options(target=Target.SHIM)
@@ -94,3 +95,75 @@ def test_only_lines_are_added(script: Path) -> None:
             lines.remove(line)
     assert lines == before
     assert not shim(result.text).changed
+
+
+CALL = "x = torch.zeros(1).cuda()\n"
+
+
+def in_project(files: dict[str, str]) -> dict[str, Result]:
+    """Every file of a folder, with what they know of each other."""
+    sources = {f"{name}.py": text for name, text in files.items()}
+    named = {name: name for name in sources}
+    known = know(lambda: ((n, t.encode()) for n, t in sources.items()), named, SHIM)
+    return {
+        name: rewrite_source(text, SHIM, path=name, knowledge=known.seen_from(name))
+        for name, text in sources.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "shimmed"),
+    [
+        ({"u": f"import torch\n{CALL}"}, "u"),
+        ({"u": f"import torch\ndef f():\n    {CALL}f()\n"}, "u"),
+        # A module that moves something when it is imported needs the patch by then.
+        (
+            {"conf": f"import torch\n{CALL}", "run": f"import conf\nimport torch\n{MAIN}"},
+            "conf run",
+        ),
+        # A constant moves nothing; who uses it may never speak of CUDA itself.
+        (
+            {
+                "conf": "import os\nD = os.environ.get('D', 'cuda')\n",
+                "run": MAIN.replace(".cuda()", ".to(conf.D)").replace("if", "import conf\nif", 1),
+            },
+            "run",
+        ),
+        ({"lib": f"import torch\ndef f():\n    {CALL}", "run": "from lib import f\nf()\n"}, "run"),
+        (
+            {
+                "p/__init__": "from .a import f\nfrom .b import g\n",
+                "p/a": f"import torch\ndef f():\n    {CALL}",
+                "p/b": "def g():\n    pass\n",
+                "one": "from p import f\nf()\n",
+                "two": "from p import g\ng()\n",
+            },
+            "one",
+        ),
+        # Who imports CUDA and speaks of NPUs has made a choice of his own.
+        (
+            {
+                "lib": f"import torch\ndef f():\n    {CALL}",
+                "run": "from lib import f\nimport torch_npu\nf()\n",
+            },
+            "",
+        ),
+    ],
+)
+def test_programs_of_a_folder(files: dict[str, str], shimmed: str) -> None:
+    results = in_project(files)
+    changed = [name.removesuffix(".py") for name, each in results.items() if each.changed]
+    assert sorted(changed) == shimmed.split()
+    assert all("transfer_to_npu" in results[f"{name}.py"].text for name in changed)
+
+
+def test_nothing_of_a_folder_is_skipped_in_silence() -> None:
+    (alone,) = in_project({"lib": f"import torch\ndef f():\n    {CALL}"}).values()
+    assert not alone.changed
+    assert "not a script" in alone.notes[0]
+    chooser = "import torch\nimport conf\nif is_npu_available():\n    d = 'npu'\n"
+    left = in_project({"conf": f"import torch\n{CALL}", "run": chooser})["conf.py"]
+    assert not left.changed
+    (finding,) = left.findings
+    assert (finding.code, finding.fix.value) == ("NPU022", "none")
+    assert "run.py, which imports it, speaks of NPUs itself" in finding.message

@@ -20,7 +20,7 @@ from cuda2npu.ported import Cover, Ported
 from cuda2npu.rule import Fix, Report, Rule
 from cuda2npu.rule import Outcome as RuleOutcome
 from cuda2npu.scopes import Scope
-from cuda2npu.shim import NOT_A_SCRIPT, is_module, shim_of
+from cuda2npu.shim import leads_to_cuda, shim_of
 from cuda2npu.site import UnitSite
 from cuda2npu.source import Encoding, Source, decode
 from cuda2npu.statements import Unit
@@ -66,14 +66,15 @@ def rewrite_source(
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     source = Source(text[len(mark) :])
     hits = [match.start() for match in rule_word_pattern(options).finditer(source.utf8)]
-    if not hits:
+    known = knowledge or Knowledge()
+    if not hits and not leads_to_cuda(known):
         return Result(path, text, changed=False)
     with undisturbed():
         try:
-            facts = FileFacts(path, parse(source.text), source, hits, knowledge or Knowledge())
+            facts = FileFacts(path, parse(source.text), source, hits, known)
             return _rewrite(facts, options, mark)
         except RecursionError:
-            raise too_deep(source.line_of(hits[0])) from None
+            raise too_deep(source.line_of(hits[0] if hits else 0)) from None
 
 
 def _rewrite(facts: FileFacts, options: Options, mark: str) -> Result:
@@ -215,11 +216,11 @@ class _Run:
 
     def add_shim(self, ported: Ported) -> None:
         shim = shim_of(self.facts, ported, self.options)
-        if shim is not None and not self.suppressions.covers(shim.finding):
+        if isinstance(shim, str):
+            self.suppressions.notes.append(shim)
+        elif shim is not None and not self.suppressions.covers(shim.finding):
             self.findings.append(shim.finding)
-            self.insertions.append(shim.insertion)
-        elif shim is None and self.options.named and is_module(self.facts, ported):
-            self.suppressions.notes.append(NOT_A_SCRIPT)
+            self.insertions += filter(None, [shim.insertion])
 
     def assemble(self) -> str:
         """The file's text with every change in its place, and the imports it needs."""

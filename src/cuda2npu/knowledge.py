@@ -56,6 +56,19 @@ class OwnClass:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """Who imports the files that speak of CUDA. Paths are real ones."""
+
+    leading: Mapping[str, str] = field(default_factory=dict)
+    """By file: one of them that it imports, or that a package has a name from for it, as told
+    to the user."""
+    imported: frozenset[str] = frozenset()
+    """Those of them, and of the files that lead to one, that another file imports."""
+    ported: Mapping[str, str] = field(default_factory=dict)
+    """By file: one that speaks of NPUs by itself and imports it, as told to the user."""
+
+
+@dataclass(frozen=True, slots=True)
 class Knowledge:
     """The facts of a project that rules may ask for. Empty by default."""
 
@@ -79,6 +92,8 @@ class Knowledge:
     """The configuration files that the code names in a string."""
     twins: Mapping[str, str] = field(default_factory=dict)
     """By the real path of a file for CUDA: the one that does the same for NPUs, as it is shown."""
+    reach: Reach | None = None
+    """None where nobody asked for it: only the shim goes by imports."""
 
     def seen_from(self, path: str) -> Knowledge:
         """The same facts for the file with this real path."""

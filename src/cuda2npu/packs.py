@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from cuda2npu.model import Options, UsageError
+from cuda2npu.model import Options, Target, UsageError
 
 if TYPE_CHECKING:
     from cuda2npu.pack import Library, Pack
@@ -79,7 +79,9 @@ def trigger_pattern(options: Options) -> re.Pattern[bytes]:
     """
     optional = (rule for rule in optional_rules(options) if not rule.is_about_documents)
     words = (word for pack in packs() for word in pack.words)
-    return find_any(chain(words, words_of(optional)))
+    # A program that only imports what speaks of CUDA has to load the shim all the same.
+    programs = ("import",) if options.target is Target.SHIM else ()
+    return find_any(chain(words, words_of(optional), programs))
 
 
 @lru_cache(maxsize=8)

@@ -21,7 +21,7 @@ from cuda2npu.gathering.glance import Glance, Search, Words, glance, speaks
 from cuda2npu.gathering.options import FIELD_PARSERS
 from cuda2npu.gathering.twins import twins
 from cuda2npu.knowledge import FOREIGN, Knowledge, OwnClass
-from cuda2npu.model import Options, SourceError
+from cuda2npu.model import Options, SourceError, Target
 from cuda2npu.scopes import attribute_chain
 from cuda2npu.workers import Each, one_by_one
 
@@ -58,7 +58,17 @@ def know(
 
     ``shown`` holds the path of every file with its name for the user.
     """
-    known = known or Knowledge()
+    knowledge = _know(contents, shown, options, each, known or Knowledge())
+    if options.target is Target.SHIM:
+        from cuda2npu.gathering.reach import reach
+
+        return replace(knowledge, reach=reach(contents, shown, each))
+    return knowledge
+
+
+def _know(
+    contents: Contents, shown: Mapping[str, str], options: Options, each: Each, known: Knowledge
+) -> Knowledge:
     glances = dict(each(glance, contents()))
     found = {path: each for path, each in glances.items() if any(each)}
     if not found:

@@ -42,11 +42,12 @@ class Importers:
     @cached_property
     def _imported(self) -> dict[str, tuple[str, ...]]:
         """What each file imports, kept as the same few strings."""
-        every = self._each(_modules, self._contents())
+        every = self._each(imported_modules, self._contents())
         return {path: tuple(map(sys.intern, modules)) for path, modules in every}
 
 
-def _modules(data: bytes) -> tuple[str, ...]:
+def imported_modules(data: bytes) -> tuple[str, ...]:
+    """The dotted names that the import statements of a file may be about, each once. Pure."""
     return tuple(dict.fromkeys(_dotted(data)))
 
 

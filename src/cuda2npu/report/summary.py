@@ -15,7 +15,8 @@ _CHANGED = 10
 
 
 def _some(paths: list[str]) -> str:
-    return ", ".join(paths[:_NAMED]) + (", …" if len(paths) > _NAMED else "")
+    more = len(paths) - _NAMED
+    return ", ".join(paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 class Summary:
@@ -29,6 +30,7 @@ class Summary:
         self.numerics: list[Finding] = []  # the applied edits that change results
         self.errors: list[FileError] = []
         self.notes: list[str] = []
+        self._said: dict[str, list[str]] = {}  # what is noted of files, and of which
         self.unread: list[str] = []  # documents of folders that their parser refused, and why
         self.last = ""
         """The file that was done last; files are done in order."""
@@ -45,7 +47,8 @@ class Summary:
             self.errors.append(FileError(outcome.path, outcome.error))
         if outcome.generated:
             self.generated.append(outcome.path)
-        self.notes += [f"{outcome.path}: {note}" for note in outcome.notes]
+        for note in outcome.notes:
+            self._said.setdefault(note, []).append(outcome.path)
         if outcome.unread is not None:
             self.unread.append(f"{outcome.path}: {outcome.unread}")
         if outcome.changed:
@@ -161,15 +164,15 @@ class Summary:
             )
 
     def _notes(self) -> list[str]:
-        notes = [*self.notes, *self.unread[:_NAMED]]
+        notes = [f"{_some(paths)}: {note}" for note, paths in self._said.items()]
+        notes += [*self.notes, *self.unread[:_NAMED]]
         if len(self.unread) > _NAMED:
             more = len(self.unread) - _NAMED
             notes.append(f"{plural(more, 'more file')} could not be read, as templates are not")
         if self.generated:
-            more = len(self.generated) - _NAMED
-            names = ", ".join(self.generated[:_NAMED]) + (f" and {more} more" if more > 0 else "")
             notes.append(
-                f"left out, as a program wrote it and edits would be lost: {names}; change what "
+                "left out, as a program wrote it and edits would be lost: "
+                f"{_some(self.generated)}; change what "
                 f"it is made from, or name the file{self.by_hand} to include it"
             )
         return [f"{style('note:', '1;33', self.color)} {note}" for note in notes]
