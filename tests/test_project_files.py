@@ -93,7 +93,7 @@ def test_the_shim_asks_for_torch_npu_and_edits_no_config(tmp_path: Path) -> None
     (tmp_path / "requirements.txt").write_text("torch==2.1.0\n")
     (tmp_path / "c.yaml").write_text("env:\n  CUDA_VISIBLE_DEVICES: 0\n")
     done = run("check", ".", "--target", "shim", "--format", "json", cwd=tmp_path)
-    assert [item["code"] for item in json.loads(done.stdout)["findings"]] == ["NPU840"]
+    assert [item["code"] for item in json.loads(done.stdout)["findings"]] == ["NPU837", "NPU840"]
 
 
 def test_a_file_with_a_twin_for_npus_is_left_and_told_of(tmp_path: Path) -> None:

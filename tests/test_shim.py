@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda2npu import formats
 from cuda2npu.engine import rewrite_bytes, rewrite_source
 from cuda2npu.gathering import know
 from cuda2npu.model import Options, Result, Target
@@ -167,3 +168,55 @@ def test_nothing_of_a_folder_is_skipped_in_silence() -> None:
     (finding,) = left.findings
     assert (finding.code, finding.fix.value) == ("NPU022", "none")
     assert "run.py, which imports it, speaks of NPUs itself" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "code"),
+    [
+        ("t.py", "os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n", "NPU320"),
+        ("t.py", "subprocess.run('CUDA_VISIBLE_DEVICES=1 ./a', shell=True)\n", "NPU322"),
+        ("t.py", "subprocess.check_output(['nvidia-smi', '-L'])\n", "NPU136"),
+        (
+            "t.py",
+            "import torch\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\n",
+            "NPU118",
+        ),
+        ("t.py", "import torch\nx = x.type('torch.cuda.FloatTensor')\n", "NPU113"),
+        ("t.py", "import torch\nnet = torch.nn.DataParallel(net)\n", "NPU141"),
+        ("t.py", "import torch\ntorch.cuda.nccl.version()\n", "NPU121"),
+        ("t.py", "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n", "NPU501"),
+        ("t.py", "import torch\ntorch.backends.cuda.cufft_plan_cache.clear()\n", "NPU505"),
+        ("t.py", "import torch\nif x.is_cuda: y = ext_cuda.forward(x)\n", "NPU104"),
+        ("t.py", "from flash_attn import flash_attn_func\n", "NPU602"),
+        ("run.sh", "CUDA_VISIBLE_DEVICES=1 python t.py\n", "NPU820"),
+        ("run.sh", "nvidia-smi\n", "NPU826"),
+        ("job.slurm", "#!/bin/bash\n#SBATCH --gres=gpu:2\n", "NPU827"),
+        ("job.yaml", "env:\n  CUDA_VISIBLE_DEVICES: '1'\n", "NPU837"),
+    ],
+)
+def test_what_the_patch_misses_is_reported_and_left(path: str, text: str, code: str) -> None:
+    data = text.encode()
+    after, result = formats.rewrite_bytes(data, Options(target=Target.SHIM, unsafe=True), path=path)
+    (finding,) = (each for each in result.findings if each.code == code)
+    assert after == data
+    assert (finding.fix.value, finding.applied) == ("none", False)
+    assert "--unsafe" not in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch.distributed as dist\ndist.init_process_group('nccl')\n",
+        "import torch\ns = torch.cuda.amp.GradScaler()\n",
+        "import torch\nwith torch.random.fork_rng(): pass\n",
+        "import torch\ntorch.set_default_device('cuda')\n",
+        "import torch\nx = torch.load('x.pt', map_location='cuda:0').to(0)\n",
+    ],
+)
+def test_what_the_patch_sees_to_is_not_reported(text: str) -> None:
+    assert not shim(text).remaining
+
+
+def test_the_shim_comes_before_names_are_taken_out_of_torch() -> None:
+    first = "from torch.cuda.amp import autocast\n"
+    assert shim(f"{first}import torch\n{MAIN}").text == f"{LINES}{first}import torch\n{MAIN}"

@@ -51,6 +51,7 @@ _PRECISION = ("torch.cuda.amp.", "torch.cuda.graph")
     on=cst.Call,
     words=("cuda", "GradScaler", "nvtx"),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why="the counterpart in torch.npu takes its parameters in another order or by other names",
     examples=(
         rewrite(
@@ -137,6 +138,7 @@ def _moved(
     on=cst.Call,
     words=("cuda", "torch.npu"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="the counterpart in torch.npu has no such parameter, so that the call raises TypeError",
     examples=(
         report("g = torch.cuda.CUDAGraph(keep_graph=True)"),

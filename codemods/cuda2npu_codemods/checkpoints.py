@@ -156,6 +156,7 @@ _PARALLEL = (
     on=(cst.Call, cst.ImportFrom),
     words=PARALLEL_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="nn.DataParallel does not run on several NPUs: use DistributedDataParallel with one "
     "process per NPU (torchrun --nproc_per_node=N) and the hccl backend",
     examples=(

@@ -30,6 +30,7 @@ _COMMAND = re.compile(
     on=(cst.SimpleString, cst.FormattedStringText),
     words=tuple(f"{name}=" for name in COUNTERPARTS),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why="a command line sets an environment variable of CUDA or NCCL, which the NPU ignores",
     quiet=True,
     examples=(

@@ -32,6 +32,7 @@ _SIGNS = {
     on=cst.Call,
     words=("view_as_complex", "polar"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why=_WHY + _INSTEAD["rotary"] + ". " + _INSTEAD["spectrum"],
     examples=(

@@ -63,6 +63,7 @@ _WHY = (
     on=cst.Call,
     words=("set_default_tensor_type",),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why=_WHY,
     examples=(
         rewrite(
@@ -146,6 +147,7 @@ _RESET = (
     on=cst.Call,
     words=("set_default_tensor_type",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why=_WHY + ". Write torch.set_default_dtype(…) and torch.set_default_device('npu') by hand",
     examples=(
         report("torch.set_default_tensor_type(f'torch.cuda.{kind}Tensor')"),

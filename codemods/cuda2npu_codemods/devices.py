@@ -335,6 +335,7 @@ def device_string_unproven(node: cst.SimpleString, site: Site) -> Fix | None:
     on=cst.SimpleString,
     words=("torch.cuda.",),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why="a tensor type is named by a string: on the NPU it is torch.npu.…Tensor",
     quiet=True,
     examples=(

@@ -24,6 +24,7 @@ from cuda2npu_codemods.variables import (
     on=(Variable, ConfigKey),
     words=tuple(COUNTERPARTS),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why="an environment variable of CUDA or NCCL that has a counterpart on the NPU",
     quiet=True,
     examples=(
@@ -78,6 +79,7 @@ def environment_in_config(token: Variable | ConfigKey, site: DocumentSite) -> Fi
     on=Variable,
     words=WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="an environment variable of CUDA or NCCL that nothing on the NPU reads",
     quiet=True,
     examples=(
@@ -108,6 +110,7 @@ def _first(name: str, site: DocumentSite) -> Variable | None:
     on=Variable,
     words=(VISIBLE, NPU_VISIBLE, ALLOCATOR, NPU_ALLOCATOR),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="the NPU's variable takes other values than CUDA's",
     quiet=True,
     examples=(

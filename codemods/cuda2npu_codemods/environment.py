@@ -37,6 +37,7 @@ _WITH_COUNTERPART = tuple(COUNTERPARTS)
     on=cst.SimpleString,
     words=_WITH_COUNTERPART,
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why="an environment variable of CUDA or NCCL that has a counterpart on the NPU",
     quiet=True,
     examples=(
@@ -134,6 +135,7 @@ def cuda_environment_variable(node: cst.SimpleString, site: Site) -> Fix | None:
     on=cst.Arg,
     words=_WITH_COUNTERPART,
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why="an environment variable of CUDA or NCCL, given as a keyword, that has a counterpart",
     quiet=True,
     examples=(
@@ -162,6 +164,7 @@ def cuda_environment_keyword(node: cst.Arg, site: Site) -> Fix | None:
     on=(cst.SimpleString, cst.Arg),
     words=(VISIBLE, NPU_VISIBLE, ALLOCATOR, NPU_ALLOCATOR),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="the NPU's variable takes other values than CUDA's",
     quiet=True,
     examples=(
@@ -208,6 +211,7 @@ def _literals(value: cst.CSTNode | None) -> Iterator[cst.SimpleString]:
     on=(cst.SimpleString, cst.Arg),
     words=WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="an environment variable of CUDA or NCCL that nothing on the NPU reads",
     quiet=True,
     examples=(

@@ -65,6 +65,7 @@ def _is_imported(node: cst.Attribute | cst.Name, site: Site) -> bool:
     on=(cst.Attribute, cst.Name),
     words=("CUDAExtension",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="CUDAExtension compiles CUDA kernels with nvcc, which an NPU machine has not: " + PORT,
     examples=(
         report(
@@ -92,6 +93,7 @@ def cuda_extension(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
     on=cst.Call,
     words=("cuda", "CUDA", ".cu'", '.cu"', "load_inline", *KERNEL_SOURCE_WORDS),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this compiles a CUDA kernel when it runs, with nvcc, which an NPU machine has not: "
     + PORT,
     examples=(
@@ -165,6 +167,7 @@ def _compiles_cuda(call: cst.Call, site: Site) -> bool:
     on=(cst.Attribute, cst.Name),
     words=("CUDA_HOME",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="CUDA_HOME is None on a machine without the CUDA toolkit: the branch that builds without "
     "CUDA kernels is the one that runs; see that there is one. A file has one finding, at the "
@@ -189,6 +192,7 @@ def cuda_home(node: cst.Attribute | cst.Name, site: Site) -> Report | None:
     on=cst.Call,
     words=("load_library",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this loads a library of operators: if they are CUDA kernels it does not load, or has no "
     "kernel for the NPU; " + PORT,
     examples=(
@@ -210,6 +214,7 @@ def operator_library(node: cst.Call, site: Site) -> Report | None:
     on=cst.Call,
     words=("CUDAPluggableAllocator",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="the shared library of this allocator calls the CUDA runtime: write it anew against the "
     "NPU's (aclrtMalloc and aclrtFree, with an aclrtStream in place of a cudaStream_t)",
     examples=(

@@ -337,6 +337,7 @@ def gradcheck(node: cst.Call, site: Site) -> Report | None:
     on=(cst.Attribute, cst.Name),
     words=("complex128", "cdouble"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="complex128 runs on the slow AI CPU of the NPU, where it runs at all: use complex64, or "
     "compute this on the CPU",

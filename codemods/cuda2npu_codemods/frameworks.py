@@ -26,6 +26,7 @@ from cuda2npu_codemods.triggers import (
     on=cst.SimpleString,
     words=ATTENTION_WORDS,
     fix=FixLevel.UNSAFE,
+    missed_by_shim=True,
     why="this asks transformers for flash_attn. Recent releases of transformers run it with "
     'torch_npu\'s own kernel; before, write "sdpa" (--unsafe does)',
     examples=(
@@ -57,6 +58,7 @@ def flash_attention_setting(node: cst.SimpleString, site: Site) -> Fix | None:
     on=cst.Arg,
     words=TRAINING_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="tf32=True asks transformers for an NVIDIA GPU and raises without one: drop it; HF32 "
     "takes its place, see torch.npu.matmul.allow_hf32",
     examples=(
@@ -83,6 +85,7 @@ CUDA_OPTIMIZER = re.compile(r"adamw_apex_fused|\w+_8bit|\w+_bnb\w*|paged_(adam|l
     on=cst.SimpleString,
     words=OPTIMIZER_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this optimizer comes from bitsandbytes or apex, which need CUDA: write adamw_torch, or "
     "adamw_torch_npu_fused",
     examples=(
@@ -183,6 +186,7 @@ def accelerate_multi_gpu(node: cst.Attribute, site: Site) -> Fix | None:
     on=cst.Arg,
     words=INT8_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="LLM.int8() of bitsandbytes needs CUDA: load in bfloat16, in 4-bit nf4 with a recent "
     "bitsandbytes, or quantize with Ascend's tools",
     examples=(
@@ -201,6 +205,7 @@ def load_in_8bit(node: cst.Arg, site: Site) -> Report | None:
     on=cst.Arg,
     words=FLASH_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this asks transformers for flash_attn. Recent releases spell it attn_implementation and "
     'run it with torch_npu\'s own kernel; write attn_implementation="sdpa"',
     examples=(
@@ -219,6 +224,7 @@ def flash_attention_flag(node: cst.Arg, site: Site) -> Report | None:
     on=cst.Arg,
     words=APEX_BACKEND_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this has the Trainer use NVIDIA's apex, which does not build without CUDA: drop it, and "
     "torch.autocast is used",
     examples=(

@@ -107,6 +107,7 @@ _EMPTY_PROPERTIES = re.compile(
     on=cst.Attribute,
     words=PROPERTY_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="get_device_properties() of an NPU fills name, total_memory, L2_cache_size, cube_core_num "
     "and vector_core_num only",
     examples=(
@@ -147,6 +148,7 @@ _GPU_NAME = re.compile(
     on=(cst.Comparison, cst.Call),
     words=GPU_NAME_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="an NPU calls itself Ascend910… or Ascend310…, never by the name of an NVIDIA card: this "
     "test is always the same. Add a branch for the NPU",
@@ -185,6 +187,7 @@ def gpu_name(node: cst.Comparison | cst.Call, site: Site) -> Report | None:
     on=cst.Attribute,
     words=VERSION_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="torch.version.cuda and torch.version.hip are None on an NPU machine, and there is no "
     "torch.version.npu: decide by torch.npu.is_available(), or by torch_npu.__version__",
@@ -263,6 +266,7 @@ def _decides(node: cst.CSTNode, site: Site) -> bool:
     on=cst.Float,
     words=PEAK_FLOPS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="this is the peak of an NVIDIA card: the utilisation computed from it is wrong on an "
     "NPU. Write the peak of the chip in use, from its data sheet, or add it to the table",

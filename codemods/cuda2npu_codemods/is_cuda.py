@@ -7,7 +7,7 @@ import re
 
 import libcst as cst
 
-from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
+from cuda2npu.rule import Fix, FixLevel, Report, Site, Target, leave, report, rewrite, rule
 from cuda2npu_codemods.device_tests import guards_by_device, is_negated
 from cuda2npu_codemods.expressions import is_device, terminal
 from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import, strands
@@ -108,6 +108,7 @@ def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
     on=cst.Attribute,
     words=("is_cuda",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="this is_cuda guards a CUDA kernel and was left, so that the portable branch runs on the "
     "NPU; check that there is one, or port the kernel",
@@ -171,7 +172,20 @@ def kernel_guard_is_cuda(node: cst.Attribute, site: Site) -> Report | None:
     if not _is_tensor_property(node, site):
         return None
     negated = is_negated(node, site)
-    return Report(quiet=not strands(site, negated)) if guards_kernel(site, negated) else None
+    return _guard(site, strands(site, negated)) if guards_kernel(site, negated) else None
+
+
+def _guard(site: Site, strands_npu: bool) -> Report:
+    """The report on a guard: transfer_to_npu makes true what is false without it."""
+    if site.options.target is Target.SHIM:
+        return Report(_TRUE, quiet=False)
+    return Report(quiet=not strands_npu)
+
+
+_TRUE = (
+    "this test guards a CUDA kernel, and is true under transfer_to_npu, so that the kernel is used "
+    "where there is none: choose the portable branch, port the kernel, or use --target npu"
+)
 
 
 @rule(
@@ -226,6 +240,7 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
     on=cst.Attribute,
     words=("cuda",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="torch.cuda.is_available() guards the import or build of a CUDA kernel, or another runtime "
     "that needs a GPU of NVIDIA, and was left, so that the portable branch runs on the NPU; check "
@@ -300,5 +315,5 @@ def kernel_guard_device_type(node: cst.Comparison, site: Site) -> Report | None:
 def kernel_guard_available(node: cst.Attribute, site: Site) -> Report | None:
     if site.name(node) != "torch.cuda.is_available":
         return None
-    quiet = not strands(site, is_negated(site.parent(node) or node, site))
-    return Report(quiet=quiet) if guards_kernel_import(site) else None
+    stranded = strands(site, is_negated(site.parent(node) or node, site))
+    return _guard(site, stranded) if guards_kernel_import(site) else None

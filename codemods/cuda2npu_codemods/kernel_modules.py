@@ -27,6 +27,7 @@ _OTHERS = frozenset("torch torchvision torchaudio apex flash_attn xformers trito
     on=(cst.Import, cst.ImportFrom, cst.Call),
     words=("_cuda", "import _C", "import _ext"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this import brings a compiled CUDA kernel, which does not load on an NPU machine: " + PORT,
     examples=(
         report(

@@ -39,6 +39,7 @@ _EXCEPTION_TEXT = re.compile(
     on=(cst.Comparison, cst.Call),
     words=MESSAGE_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="an error of an NPU has another text",
     examples=(

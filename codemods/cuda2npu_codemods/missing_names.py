@@ -83,6 +83,7 @@ def explanation(name: str, release: str) -> str:
     on=cst.Attribute,
     words=NPU_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this name does not exist in the targeted torch_npu",
     examples=(
         report("model, opt = torch.npu.optimize(model, opt)"),
@@ -119,6 +120,7 @@ def _is_asked_for(name: str, site: Site) -> bool:
     on=(cst.Import, cst.ImportFrom),
     words=NPU_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this import names what does not exist in the targeted torch_npu",
     examples=(
         report("from torch_npu.utils import encryption"),

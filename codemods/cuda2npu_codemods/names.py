@@ -185,6 +185,7 @@ def _is_quiet(name: str) -> bool:
     on=(cst.Attribute, cst.Name),
     words=("cuda", *ALIAS_WORDS),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="torch.npu has no counterpart for this name",
     examples=(
         report("torch.cuda.nccl.version()"),

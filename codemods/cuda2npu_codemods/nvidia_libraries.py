@@ -36,6 +36,7 @@ _GUARDED = ". This import is guarded: see what runs without it"
     on=(cst.Import, cst.ImportFrom, cst.Call),
     words=NVML_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why=_DRIVER,
     examples=(
         report("import torch\nimport pynvml"),
@@ -72,6 +73,7 @@ _COMMANDS = ("run", "Popen", "call", "check_call", "check_output", "system", "po
     on=cst.SimpleString,
     words=SMI_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="nvidia-smi does not exist on an NPU machine: call npu-smi info, whose output differs, "
     "or ask torch.npu.mem_get_info() and torch.npu.utilization()",
     examples=(
@@ -99,6 +101,7 @@ def nvidia_smi(node: cst.SimpleString, site: Site) -> Report | None:
     on=cst.Call,
     words=LIBRARY_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this loads a library of the CUDA toolkit, which an NPU machine lacks; ask torch.npu "
     "instead, or call the ascendcl library",
     examples=(
@@ -119,6 +122,7 @@ def cuda_library_handle(node: cst.Call, site: Site) -> Report | None:
     on=cst.Attribute,
     words=PRIVATE_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="a private function of the CUDA build of torch: torch_npu has none of that name. Use the "
     "public torch.npu function for it",
     examples=(

@@ -18,6 +18,7 @@ _PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
     on=cst.SimpleString,
     words=_PROVIDERS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="this provider of onnxruntime needs an NVIDIA GPU, and onnxruntime falls back to the CPU "
     "without it: install onnxruntime-cann and name CANNExecutionProvider",
@@ -42,6 +43,7 @@ def onnxruntime_provider(node: cst.SimpleString, site: Site) -> Report | None:
     on=cst.SimpleString,
     words=ONNX_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="onnxruntime is told that this value lies on a CUDA device, which the build for the NPU "
     "does not have. With onnxruntime-cann and CANNExecutionProvider the device is 'cann'",
     source="onnxruntime, get_ort_device_type in onnxruntime_inference_collection.py",

@@ -72,6 +72,7 @@ def _is_no_bool(value: cst.BaseExpression | None) -> bool:
     on=cst.Attribute,
     words=("allow_tf32",),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     quiet=True,
     why="TF32 is NVIDIA's; the NPU's counterpart is HF32, off by default for matmul and on by "
     "default for convolutions. The CUDA flag sets a global that nothing reads there",
@@ -139,6 +140,7 @@ def tf32_flag_not_bool(node: cst.Attribute, site: Site) -> Report | None:
         "CUDNN_ATTENTION",
     ),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="this switch or question is about CUDA's libraries and means nothing on an NPU",
     examples=(
@@ -193,6 +195,7 @@ def _is_for_cpu(node: cst.CSTNode, site: Site) -> bool:
     on=cst.Attribute,
     words=("cudnn",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="cudnn.enabled is True on an NPU machine although there is no cuDNN: look at the path "
     "that this test selects",
@@ -217,6 +220,7 @@ def cudnn_enabled_test(node: cst.Attribute, site: Site) -> Report | None:
     on=(cst.Attribute, cst.Name),
     words=("cufft_plan_cache",),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why="the cache of FFT plans is torch.npu.backends.fft_plan_cache on the NPU, one for all "
     "devices",
     examples=(

@@ -128,6 +128,7 @@ def process_group_nccl(node: cst.Attribute, site: Site) -> Fix | None:
     on=cst.Attribute,
     words=("ProcessGroupNCCL", "nccl"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="torch_npu's ProcessGroupHCCL has no such member: remove the setting, or look at "
     "ProcessGroupHCCL.Options().hccl_config, which takes HCCL's own options",
     examples=(

@@ -175,6 +175,7 @@ def _plain(aliases: list[cst.ImportAlias]) -> list[cst.ImportAlias]:
     on=cst.Call,
     words=("key_averages",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="torch_npu's profile has no key_averages(): export a trace with "
     "tensorboard_trace_handler or export_chrome_trace and read its operator tables, or open it in "
     "MindStudio Insight",
@@ -234,6 +235,7 @@ def _is_of_autograd(profile: cst.BaseExpression, site: Site) -> bool:
     on=cst.Call,
     words=("rofiler", "trace_handler", "skip_first"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="torch_npu's profiler does not take this argument",
     examples=(
         report(
@@ -274,6 +276,7 @@ def profiler_argument(node: cst.Call, site: Site) -> Report | None:
     on=cst.Call,
     words=("use_cuda", "emit_nvtx"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="the autograd profiler records nothing of the NPU: use torch_npu.profiler.profile with "
     "activities=[ProfilerActivity.CPU, ProfilerActivity.NPU]",
@@ -309,6 +312,7 @@ def autograd_profiler(node: cst.Call, site: Site) -> Report | None:
     on=(cst.Import, cst.ImportFrom),
     words=("nvtx",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="the nvtx package marks ranges for NVIDIA's tools and does nothing on an NPU: use "
     "torch_npu.npu.mstx.annotate, or mstx.range_start and range_end on older releases",

@@ -175,9 +175,8 @@ def _variable_of_option(token: Assignment, site: DocumentSite) -> Fix | Report |
 @rule(
     "NPU825",
     "processes-per-gpu",
-    on=Command,
-    words=("gpu",),
-    fix=FixLevel.SAFE,
+    on=Command, words=("gpu",),
+    fix=FixLevel.SAFE, missed_by_shim=True,
     why="torchrun counts GPUs for --nproc_per_node gpu and fails without one; with torch_npu, "
     "which torch 2.5 and newer load by themselves, it takes npu",
     examples=(
@@ -243,6 +242,7 @@ _LOOKERS = frozenset(["command", "which", "type", "hash"])
     on=Command,
     words=(*_PROGRAMS, "cuda", "cudnn", "nccl"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="a program of NVIDIA's that does not exist on an NPU machine",
     examples=(
         report("GPUS=$(nvidia-smi -L | wc -l)\n", path="a.sh"),
@@ -289,6 +289,7 @@ _RESOURCE = re.compile(
     on=(Directive, Command),
     words=("gpu", "-G"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this asks the batch system for GPUs: ask for NPUs by the name that your cluster gives "
     "them, such as --gres=npu:4; counts per GPU have to be said per task",
     examples=(
@@ -334,6 +335,7 @@ _CONTAINER = (
     on=Command,
     words=("--gpus", "nvidia", "--nv"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this gives a container GPUs; " + _CONTAINER,
     examples=(
         report("docker run --rm --gpus all image python train.py\n", path="a.sh"),
@@ -383,6 +385,7 @@ def _before_image(values: list[str]) -> bool:
     on=InlinePython,
     words=("cuda", "nccl"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this Python code speaks of CUDA, and quotes or expansions of the shell in it keep it from "
     "being rewritten: put it in a file, or write the NPU's calls by hand",
     examples=(

@@ -26,6 +26,7 @@ from cuda2npu_codemods.variables import (
     on=(Assignment, Parameter, Mention),
     words=tuple(COUNTERPARTS),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     why="an environment variable of CUDA or NCCL that has a counterpart on the NPU; what sets it "
     "and what reads it move together",
     quiet=True,
@@ -139,6 +140,7 @@ def _mentioned(token: Mention, new: str, edits: dict[Token, str], site: Document
     on=Assignment,
     words=(VISIBLE, NPU_VISIBLE, ALLOCATOR, NPU_ALLOCATOR),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="the NPU's variable takes other values than CUDA's",
     quiet=True,
     examples=(
@@ -171,6 +173,7 @@ def shell_visible_devices_value(token: Assignment, site: DocumentSite) -> Report
     on=Assignment,
     words=WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="an environment variable of CUDA or NCCL that nothing on the NPU reads",
     quiet=True,
     examples=(
@@ -203,6 +206,7 @@ _TOOLKIT = re.compile(r"/cuda\b|/cudnn\b|/nccl\b|\$\{?CUDA_(HOME|PATH)\b|libcud|
     on=Assignment,
     words=("/cuda", "CUDA_HOME", "CUDA_PATH", "/cudnn", "/nccl", "libcud", "libnccl"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="a search path that leads to the CUDA toolkit: NPU programs need the paths of CANN, which "
     "its set_env.sh sets (source /usr/local/Ascend/ascend-toolkit/set_env.sh)",
     quiet=True,

@@ -11,6 +11,7 @@ import re
 import libcst as cst
 
 from cuda2npu.rule import FixLevel, Report, Site, Target, leave, report, rule
+from cuda2npu_codemods.counterparts import RENAMED, counterpart
 from cuda2npu_codemods.expressions import string, terminal
 from cuda2npu_codemods.triggers import (
     CAPABILITY_WORDS,
@@ -177,7 +178,7 @@ def shim_device_capability(node: cst.Call, site: Site) -> Report | None:
 @rule(
     "NPU029",
     "shim-device-test",
-    on=cst.Comparison,
+    on=(cst.Comparison, cst.Call),
     words=("cuda",),
     fix=FixLevel.NONE,
     quiet=True,
@@ -186,18 +187,109 @@ def shim_device_capability(node: cst.Call, site: Site) -> Report | None:
     "and the CPU branch runs; is_cuda is patched and can be used instead",
     examples=(
         report("if x.device.type == 'cuda': x = x.half()"),
+        report("if x.device.type.startswith('cuda'): x = x.half()"),
+        report("if 'cuda' in str(x.device): x = x.half()"),
+        report("import torch\nif x.device == torch.device('cuda:0'): x = x.half()"),
         leave("if device == 'cuda': pass"),
+        leave("if args.device == 'cuda' or self.device.type == 'cuda': pass"),
+        leave("if str(args.device).startswith('cuda'): pass"),
     ),
     source=_SOURCE,
 )
-def shim_device_test(node: cst.Comparison, site: Site) -> Report | None:
-    sides = [node.left, *(target.comparator for target in node.comparisons)]
-    of_tensor = any(
-        isinstance(side, cst.Attribute)
-        and side.attr.value == "type"
-        and isinstance(side.value, cst.Attribute)
-        and terminal(side.value) == "device"
-        and site.code(side.value.value) not in ("self", "args", "opt", "cfg", "config")
-        for side in sides
-    )
-    return Report() if of_tensor and re.search(r"['\"]cuda['\"]", site.code(node)) else None
+def shim_device_test(node: cst.Comparison | cst.Call, site: Site) -> Report | None:
+    if isinstance(node, cst.Call):
+        if not (isinstance(node.func, cst.Attribute) and terminal(node.func) == "startswith"):
+            return None
+        sides = [node.func.value]
+    else:
+        sides = [node.left, *(target.comparator for target in node.comparisons)]
+    asked = re.search(r"['\"]cuda(:\d+)?['\"]", site.code(node))
+    return Report() if asked and any(_is_of_tensor(side, site) for side in sides) else None
+
+
+_SETTINGS = ("self", "args", "opt", "cfg", "config")
+"""Whose ``device`` is what the user asked for."""
+
+
+def _is_of_tensor(node: cst.BaseExpression, site: Site) -> bool:
+    """``x.device``, its ``type``, or its text."""
+    if isinstance(node, cst.Call) and site.code(node.func) == "str" and node.args:
+        node = node.args[0].value
+    if isinstance(node, cst.Attribute) and node.attr.value == "type":
+        node = node.value
+    if not (isinstance(node, cst.Attribute) and node.attr.value == "device"):
+        return False
+    return site.code(node.value) not in _SETTINGS
+
+
+_PATCHED = frozenset(["torch.cuda.CUDAGraph", "torch.cuda.OutOfMemoryError"])
+"""Of the names that torch.npu has by another name: those that the patch sees to."""
+_UNPATCHED_MODULES = ("torch.cuda.memory.", "torch.cuda.streams.", "torch.cuda.graphs.")
+"""Modules of which the patch replaces what torch.cuda itself offers alone."""
+_PATCHED_IN_MEMORY = ("_record_memory_history", "_snapshot", "_dump_snapshot")
+
+
+@rule(
+    "NPU030",
+    "shim-unpatched-name",
+    on=cst.Attribute,
+    words=("cuda", "nvtx"),
+    fix=FixLevel.NONE,
+    targets=(Target.SHIM,),
+    why="transfer_to_npu does not patch this name, which stays CUDA's",
+    examples=(
+        report("import torch\ntorch.cuda.nvtx.range_push('x')"),
+        report("import torch\nfree, _ = torch.cuda.memory.mem_get_info()"),
+        report("import torch\ns = torch.cuda.streams.Stream()"),
+        leave("import torch\ng = torch.cuda.CUDAGraph()"),
+        leave("import torch\ntorch.cuda.memory._snapshot()"),
+        leave("import torch\ntorch.cuda.memory_allocated()"),
+    ),
+    source=f"{_SOURCE}, and a run of the patch of 2.13.0",
+)
+def shim_unpatched_name(node: cst.Attribute, site: Site) -> Report | None:
+    name = site.name(node) or ""
+    last = node.attr.value
+    if name.startswith(_UNPATCHED_MODULES) and last not in _PATCHED_IN_MEMORY:
+        same = f"torch.cuda.{last}"
+        new = same if counterpart(same, site.options.torch_npu) else None
+    elif name.startswith("torch.cuda.") and name not in _PATCHED:
+        new = RENAMED.get(name)
+        new = new if new and site.exists(new) else None
+    else:
+        return None
+    outer = site.parent(node)
+    if new is None or (isinstance(outer, cst.Attribute) and site.name(outer) in RENAMED):
+        return None
+    return Report(f"transfer_to_npu does not patch {name}, which stays CUDA's: write {new}")
+
+
+_UNPATCHED_MAKERS = frozenset(
+    f"torch.{name}"
+    for name in "asarray empty_permuted sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor "
+    "Stream nested.nested_tensor nested.as_nested_tensor".split()
+)
+
+
+@rule(
+    "NPU031",
+    "shim-unpatched-device",
+    on=cst.Call,
+    words=("cuda",),
+    fix=FixLevel.NONE,
+    targets=(Target.SHIM,),
+    why="transfer_to_npu does not patch this function, which raises for a CUDA device: write "
+    'device="npu" here',
+    examples=(
+        report("import torch\nx = torch.asarray(a, device='cuda')"),
+        report("import torch\nx = torch.nested.nested_tensor(a, device='cuda:0')"),
+        leave("import torch\nx = torch.as_tensor(a, device='cuda')"),
+        leave("import torch\nx = torch.asarray(a, device='cpu')"),
+    ),
+    source=f"{_SOURCE}, and a run of the patch of 2.13.0",
+)
+def shim_unpatched_device(node: cst.Call, site: Site) -> Report | None:
+    if site.name(node.func) not in _UNPATCHED_MAKERS:
+        return None
+    device = site.argument(node, "device")
+    return Report(at=device) if device and DEVICE.fullmatch(string(device.value) or "") else None

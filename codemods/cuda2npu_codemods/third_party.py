@@ -65,6 +65,7 @@ def _package(
         on=(cst.Import, cst.ImportFrom),
         words=words,
         fix=FixLevel.NONE,
+        missed_by_shim=True,
         why=why,
         examples=examples,
     )
@@ -177,6 +178,7 @@ mmcv_ops_import = _package(
     on=(cst.Import, cst.ImportFrom),
     words=package_words("compiled"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this package's kernels are compiled for CUDA and have no NPU version in it: " + REWRITE,
     examples=(
         report("import pytorch3d.ops"),
@@ -230,6 +232,7 @@ _FUSED = {
     on=cst.Call,
     words=APEX_USE_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="a fused class of apex needs apex's CUDA extensions",
     examples=(
         report("from apex.optimizers import FusedAdam\nopt = FusedAdam(ps, lr=1e-3)"),
@@ -258,6 +261,7 @@ _VISION_IMPORTS = (*_VISION_OPS, "torchvision.ops.poolers.MultiScaleRoIAlign")
     on=(cst.Attribute, cst.ImportFrom),
     words=VISION_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="nms, roi_align and deform_conv2d of torchvision are compiled and fall to the CPU for NPU "
     "tensors, or fail: import torchvision_npu where it is installed",
@@ -303,6 +307,7 @@ def _is_jit(decorator: ast.expr) -> bool:
     on=cst.Decorator,
     words=TRITON_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="Triton compiles for NVIDIA and AMD GPUs; on an NPU it needs Ascend's triton-ascend, where "
     "many kernels run as they are and others need smaller blocks",
     examples=(
@@ -336,6 +341,7 @@ def triton_kernel(node: cst.Decorator, site: Site) -> Report | None:
     on=cst.Attribute,
     words=FAISS_WORDS,
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="the GPU indexes of faiss need CUDA: keep the index on the CPU, or use Ascend's IndexSDK",
     examples=(
         report("import torch, faiss\nres = faiss.StandardGpuResources()"),

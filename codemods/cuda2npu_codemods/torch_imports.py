@@ -201,6 +201,7 @@ def _imports_torch_itself(site: Site) -> bool:
     on=(cst.ImportFrom, cst.Import),
     words=("cuda",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="an import of torch.cuda names that torch.npu has no counterpart for was left",
     examples=(
         report("from torch.cuda import nccl"),

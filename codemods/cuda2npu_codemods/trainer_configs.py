@@ -73,6 +73,7 @@ def accelerate_config(token: ConfigValue, site: DocumentSite) -> Fix | Report | 
     on=ConfigValue,
     words=("flash_attention_",),
     fix=FixLevel.UNSAFE,
+    missed_by_shim=True,
     why=flash_attention_setting.why,
     examples=(
         rewrite(
@@ -112,6 +113,7 @@ _TRAINER_KEYS = {
     on=ConfigValue,
     words=("tf32", "optim", "load_in_8bit", "use_flash_attention_2", "apex"),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="a setting of transformers' Trainer that needs an NVIDIA GPU or a package for CUDA",
     examples=(
         report("tf32: true\nper_device_train_batch_size: 4\n", path="c.yaml"),
@@ -136,6 +138,7 @@ def trainer_setting_in_config(token: ConfigValue, site: DocumentSite) -> Report 
     on=ConfigKey,
     words=('"amp"',),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="DeepSpeed's amp section uses NVIDIA's apex, which does not build without CUDA: use its "
     "fp16 or bf16 section",
     examples=(

@@ -58,6 +58,7 @@ def _is_method(node: cst.BaseExpression, name: str) -> TypeGuard[cst.Call]:
     on=cst.SimpleString,
     words=("cuda",),
     fix=FixLevel.SAFE,
+    missed_by_shim=True,
     quiet=True,
     why="a test looks for CUDA in what x.type() says: on the NPU that is torch.npu.…Tensor",
     examples=(
@@ -117,6 +118,7 @@ def device_type_in_capitals(node: cst.SimpleString, site: Site) -> Fix | None:
     on=cst.SimpleString,
     words=("torch.cuda",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     quiet=True,
     why="a test looks for torch.cuda in the name of a class: a tensor's class is torch.Tensor on "
     "every device, so that it is false on the NPU. Test x.device.type instead",

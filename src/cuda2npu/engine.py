@@ -142,7 +142,7 @@ class _Run:
 
     def _is_left(self, proposal: _Proposal) -> bool:
         """Whether the proposal is an edit that a run with these options would have made."""
-        level = _level(proposal)
+        level, _ = proposal.rule.finds(proposal.outcome, self.options)
         return level is not FixLevel.UNSAFE and self.options.applies(level)
 
     def _settle(
@@ -276,11 +276,6 @@ class _Proposal:
     needs: frozenset[str]
 
 
-def _level(proposal: _Proposal) -> FixLevel:
-    rule, outcome = proposal.rule, proposal.outcome
-    return (outcome.level or rule.fix) if isinstance(outcome, Fix) else FixLevel.NONE
-
-
 _Asked = dict[type[cst.CSTNode], tuple[Rule, ...]]
 
 
@@ -326,13 +321,12 @@ class _Settled:
 
     def finding(self, proposal: _Proposal, facts: FileFacts) -> Finding:
         rule, outcome = proposal.rule, proposal.outcome
-        level = _level(proposal)
+        level, message = rule.finds(outcome, self.options)
         start, end = self.spans[id(outcome.at or proposal.node)]
         line, column = facts.source.position(self._offset(start))
         end_line, end_column = facts.source.position(self._offset(end))
         quiet = rule.quiet if outcome.quiet is None else outcome.quiet
         place = (facts.path, line, column, end_line, end_column)
-        message = outcome.message or rule.why
         kernels = outcome.kernels if isinstance(outcome, Report) else ()
         return Finding(*place, rule.code, rule.name, message, level, quiet, kernels=kernels)
 

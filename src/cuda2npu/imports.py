@@ -54,7 +54,10 @@ def plan(
 
 
 def module_anchor(facts: FileFacts) -> Import | None:
-    """The import at module level behind which ours belong."""
+    """The import of torch at module level that runs first."""
+    for node, scope, blocks in facts.statements.imports:
+        if scope.kind == "module" and not blocks and _brings_torch(node):
+            return node
     return next((anchor.node for anchor in _anchors(facts, [])), None)
 
 
@@ -133,3 +136,15 @@ def behind(source: Source, node: Import, statements: list[str]) -> Insertion:
     if source.utf8[line_end - 1 : line_end] not in (b"\n", b"\r"):
         return Insertion(line_end, "".join(source.newline + line for line in lines))
     return Insertion(line_end, "".join(line + source.newline for line in lines))
+
+
+def before(source: Source, node: Import, statements: list[str]) -> Insertion:
+    """Statements before an import, each on a line of its own where the import has one."""
+    start = source.offset(node.lineno, node.col_offset)
+    end = source.offset(node.end_lineno or 0, node.end_col_offset or 0)
+    if not source.stands_alone(start, end):
+        plain = [statement.partition("  #")[0] for statement in statements]
+        return Insertion(start, "".join(f"{statement}; " for statement in plain))
+    indent = source.indent(start)
+    lines = "".join(f"{indent}{statement}{source.newline}" for statement in statements)
+    return Insertion(start - len(indent), lines)

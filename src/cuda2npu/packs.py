@@ -182,7 +182,7 @@ def optional_rules(options: Options) -> tuple[Rule, ...]:
 
 
 def _is_selected(rule: Rule, options: Options) -> bool:
-    if options.target not in rule.targets:
+    if not rule.is_for(options.target):
         return False
     if options.ignore and rule.code.startswith(options.ignore):
         return False

@@ -19,6 +19,7 @@ as possible, so that fixes of several rules in one statement compose.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -103,6 +104,14 @@ class Report:
     """The custom kernels that this is about, for the inventory of a project."""
 
 
+_OFFER = re.compile(r",? or run with --unsafe| \(--unsafe does( it)?\)")
+
+
+def without_offer(message: str) -> str:
+    """A message about a place that no option edits."""
+    return _OFFER.sub("", message)
+
+
 Outcome = Fix | Report | None
 RuleFunction = Callable[[Any, Any], Outcome]
 """Takes a LibCST node and a :class:`Site`, or a token and a ``DocumentSite``."""
@@ -185,6 +194,23 @@ class Rule:
     targets: frozenset[Target]
     source: str
     """Where the fact behind the rule was read."""
+    missed_by_shim: bool = False
+    """Whether torch_npu's transfer_to_npu does not see to what the rule finds: then the rule is
+    asked for ``--target shim``, too, and reports only."""
+
+    def is_for(self, target: Target) -> bool:
+        """Whether a run with this target asks the rule."""
+        return target in self.targets or (target is Target.SHIM and self.missed_by_shim)
+
+    def finds(self, outcome: Fix | Report, options: Options) -> tuple[FixLevel, str]:
+        """The level and the message of what the rule says."""
+        level = FixLevel.NONE
+        message = outcome.message or self.why
+        if options.target not in self.targets:
+            return level, without_offer(message)
+        if isinstance(outcome, Fix):
+            level = outcome.level or self.fix
+        return level, message
 
     @property
     def is_about_documents(self) -> bool:
@@ -206,6 +232,7 @@ def rule(
     default: bool = True,
     targets: tuple[Target, ...] = (Target.NPU,),
     source: str = "",
+    missed_by_shim: bool = False,
 ) -> Callable[[RuleFunction], Rule]:
     """Make a :class:`Rule` of the decorated function."""
 
@@ -224,6 +251,7 @@ def rule(
             default=default,
             targets=frozenset(targets),
             source=source,
+            missed_by_shim=missed_by_shim,
         )
 
     return decorate

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cuda2npu.facts import FileFacts
 from cuda2npu.file_rules import SHIM_MISSING
-from cuda2npu.imports import Insertion, behind, module_anchor
+from cuda2npu.imports import Insertion, before, behind, module_anchor
 from cuda2npu.knowledge import SINKS, Knowledge, Reach
 from cuda2npu.model import Finding, FixLevel, Options
 from cuda2npu.packs import selected_rules
@@ -52,7 +52,9 @@ def shim_of(facts: FileFacts, ported: Ported, options: Options) -> Shim | str | 
             return Shim(None, _finding(facts, node, _left(reach.ported[here]), applied=False))
     lines = list(_LINES[1:] if own else _LINES)
     message = "" if _has_cuda(facts) else _leads(reach.leading[here])
-    return Shim(behind(facts.source, node, lines), _finding(facts, node, message))
+    # A name that is taken out of torch before the patch stays CUDA's.
+    place = before if isinstance(node, ast.ImportFrom) else behind
+    return Shim(place(facts.source, node, lines), _finding(facts, node, message))
 
 
 def wants_shim(facts: FileFacts, ported: Ported) -> bool:

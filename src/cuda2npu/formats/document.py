@@ -14,17 +14,13 @@ from cuda2npu.knowledge import Knowledge
 from cuda2npu.model import Finding, FixLevel, Options, Result, SourceError
 from cuda2npu.packs import selected_rules
 from cuda2npu.releases import exists
-from cuda2npu.rule import Fix, Report, Rule
+from cuda2npu.rule import Fix, Report, Rule, without_offer
 from cuda2npu.source import decode
 from cuda2npu.suppress import Suppressions, comments_of_lines
 from cuda2npu.tokens import InlinePython, Token
 
 Tokenize = Callable[[str], Iterable[Token]]
 """A format's parser; raises SourceError for a text that it cannot read."""
-
-
-_OFFER = " (--unsafe does it)"
-"""What a message must not say of a place that no option edits."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ def findings_of(
     document = Document(path, text, tuple(tokens), options, knowledge or Knowledge())
     found = [_finding(document, rule, token, outcome) for rule, token, outcome in _ask(document)]
     return [
-        replace(finding, fix=FixLevel.NONE, message=finding.message.replace(_OFFER, ""))
+        replace(finding, fix=FixLevel.NONE, message=without_offer(finding.message))
         for finding in found
     ]
 
@@ -150,14 +146,11 @@ def _moved(document: Document, token: InlinePython, finding: Finding) -> Finding
 
 
 def _finding(document: Document, rule: Rule, token: Token, outcome: Fix | Report) -> Finding:
-    level = FixLevel.NONE
-    if isinstance(outcome, Fix):
-        level = outcome.level or rule.fix
+    level, message = rule.finds(outcome, document.options)
     place = outcome.at or token
     assert isinstance(place, Token)
     quiet = rule.quiet if outcome.quiet is None else outcome.quiet
     span = (*document.lines.position(place.start), *document.lines.position(place.end))
-    message = outcome.message or rule.why
     return Finding(document.path, *span, rule.code, rule.name, message, level, quiet)
 
 
