@@ -75,6 +75,7 @@ PACK = Pack(
         "cuda2npu_codemods.scripted",
         "cuda2npu_codemods.devices",
         "cuda2npu_codemods.device_parts",
+        "cuda2npu_codemods.device_preferences",
         "cuda2npu_codemods.default_types",
         "cuda2npu_codemods.tables",
         "cuda2npu_codemods.enumerations",

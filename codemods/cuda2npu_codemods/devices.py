@@ -12,6 +12,7 @@ from cuda2npu_codemods.device_tests import compared_for_kernel, comparison_of
 from cuda2npu_codemods.expressions import is_device, string, terminal, with_value
 from cuda2npu_codemods.extension_builders import compiles_at_run_time
 from cuda2npu_codemods.kept import kept_level
+from cuda2npu_codemods.preferences import with_npu
 from cuda2npu_codemods.uses import use_of
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE, OTHER_ACCELERATORS, TENSOR_TYPE
 
@@ -128,6 +129,18 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND)
             "match device:\n    case str() as s if s.startswith('npu'): pass",
         ),
         leave("match key:\n    case str() as s if s.startswith('cuda'): pass"),
+        rewrite(
+            "import torch\nPREFERRED = ('cuda', 'mps', 'cpu')\nfor n in PREFERRED:\n"
+            "    if n == 'cpu' or getattr(torch, n).is_available(): d = torch.device(n)",
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            "PREFERRED = ('cuda', 'npu', 'mps', 'cpu')\nfor n in PREFERRED:\n"
+            "    if n == 'cpu' or getattr(torch, n).is_available(): d = torch.device(n)",
+        ),
+        rewrite(
+            "def pick(order=['cuda', 'cpu']): return [torch.zeros(1, device=d) for d in order]",
+            "def pick(order=['npu', 'cpu']): return [torch.zeros(1, device=d) for d in order]",
+        ),
+        leave("def pick(order=['cuda', 'cpu']):\n    order = []\n    for d in order: x.to(d)"),
         leave('OK = ["cpu", "cuda"]\nif impl in OK: pass'),
         leave('OK = ["cpu", "cuda"]\nif event.type in OK: pass'),
         rewrite('T = "cuda"\nok = T == x.device.type', 'T = "npu"\nok = T == x.device.type'),
@@ -233,8 +246,7 @@ def npu_string(node: cst.SimpleString, site: Site) -> Fix | None:
         if "npu" in others:
             return None
         if others & OTHER_ACCELERATORS:
-            literal = with_value(node, "cuda", "npu")
-            return Fix({element: (element, element.with_changes(value=literal))}, quiet=True)
+            return Fix(with_npu(element, node, others), quiet=True)
     edits = {node: with_value(node, "cuda", "npu"), **parts}
     return Fix(edits, quiet=_is_quiet(node, site))
 

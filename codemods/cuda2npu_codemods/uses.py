@@ -36,10 +36,11 @@ from cuda2npu_codemods.expressions import (
 )
 from cuda2npu_codemods.other_runtimes import runtime_of
 from cuda2npu_codemods.passed_on import with_parameter
+from cuda2npu_codemods.preferences import are_devices, are_tried
 from cuda2npu_codemods.programs import starts_elsewhere, takes, words_before
 from cuda2npu_codemods.project_values import attribute_keys, keys_of
 from cuda2npu_codemods.roles import annotated_use, compared_use
-from cuda2npu_codemods.words import DEVICE, HOST_DEVICES, OTHER_ACCELERATORS, OTHER_BACKENDS
+from cuda2npu_codemods.words import HOST_DEVICES, OTHER_ACCELERATORS, OTHER_BACKENDS
 
 Step = Callable[[Site, cst.CSTNode, cst.CSTNode], "Use | cst.CSTNode | None"]
 
@@ -114,18 +115,9 @@ def _binary(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CS
     if isinstance(parent.operator, cst.Modulo) and child is parent.right:
         return Use.TEXT
     other = parent.right if child is parent.left else parent.left
-    if _are_devices(child) and re.search(r"""['"]cuda:""", site.code(other)):
+    if are_devices(child) and re.search(r"""['"]cuda:""", site.code(other)):
         return _unless_silent(site, parent)  # ["cpu", "cuda"] + [f"cuda:{i}" for …]
     return parent
-
-
-def _are_devices(node: cst.CSTNode) -> bool:
-    """Whether a list, tuple or set holds names of devices and nothing else."""
-    if not isinstance(node, (cst.List, cst.Tuple, cst.Set)) or not node.elements:
-        return False
-    devices = HOST_DEVICES | OTHER_ACCELERATORS | {"npu"}
-    values = [string(element.value) or "" for element in node.elements]
-    return all(value in devices or DEVICE.fullmatch(value) for value in values)
 
 
 def _unless_silent(site: Site, node: cst.CSTNode) -> Use:
@@ -212,6 +204,8 @@ def _assigned(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.
         targets = [parent.target]
     for target in targets:
         use = _target(site, target) or _by_role(site, child, terminal(target))
+        if use in (None, Use.BACKEND) and are_tried(site, child, terminal(target)):
+            return Use.DEVICE  # a list of BACKENDS, too
         if use is not None:
             return use
     return None
@@ -237,7 +231,7 @@ def _element(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.C
         return parent
     index = [element is parent for element in container.elements].index(True)
     holder = site.parent(container)
-    if _are_devices(container) and ":" in site.code(container):
+    if are_devices(container) and ":" in site.code(container):
         return _unless_silent(site, container)  # "cuda" beside "cuda:0"
     if isinstance(holder, cst.Assign):
         target = holder.targets[0].target
@@ -291,7 +285,7 @@ def _by_flow(site: Site, name: str) -> Use | None:
 def _default(site: Site, child: cst.CSTNode, parent: cst.CSTNode) -> Use | cst.CSTNode | None:
     assert isinstance(parent, cst.Param)
     name = parent.name.value
-    found = by_name(name)
+    found = by_name(name) or (Use.DEVICE if are_tried(site, child, name) else None)
     functions = () if found else with_parameter(site.statement, name)
     return found or next((passed_on(site, each, name) for each in functions), None)
 
