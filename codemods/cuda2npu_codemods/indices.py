@@ -6,15 +6,21 @@ import ast
 
 import libcst as cst
 
+from cuda2npu.releases import RELEASES
 from cuda2npu.rule import Fix, FixLevel, Site, leave, rewrite, rule
 from cuda2npu_codemods.expressions import terminal
 from cuda2npu_codemods.triggers import DEVICE_MAP_WORDS, INDEX_NAMES, INDEX_WORDS
+
+_LISTS = ("gpu_ids", "device_ids", "gpus", "gpu_list")
+"""Lists of devices by number, as ``DataParallel`` takes them."""
 
 
 def _is_index(site: Site, node: cst.CSTNode) -> bool:
     """A small integer, or a variable whose name says that it holds one."""
     if isinstance(node, cst.Integer):
         return node.value.isdigit() and int(node.value) < 16
+    if isinstance(node, cst.Subscript):
+        return terminal(node) in _LISTS and not _holds_names(site, node.value)
     if not isinstance(node, (cst.Name, cst.Attribute)) or terminal(node) not in INDEX_NAMES:
         return False
     return not isinstance(node, cst.Name) or not _holds_device(site, node.value)
@@ -30,6 +36,17 @@ def _holds_device(site: Site, name: str) -> bool:
     if isinstance(value, ast.Constant):
         return not isinstance(value.value, int)
     return isinstance(value, (ast.JoinedStr, ast.BinOp))
+
+
+def _holds_names(site: Site, node: cst.BaseExpression) -> bool:
+    """Whether a list is bound to one of strings in this file."""
+    value = site.binding(node.value) if isinstance(node, cst.Name) else None
+    elements = getattr(value, "elts", None) or [getattr(value, "elt", None)]
+    return any(
+        isinstance(part, ast.JoinedStr)
+        or (isinstance(part, ast.Constant) and isinstance(part.value, str))
+        for part in elements
+    )
 
 
 def _on_npu(site: Site, node: cst.BaseExpression) -> cst.BaseExpression | None:
@@ -61,6 +78,11 @@ def _is_factory(name: str) -> bool:
     return name.startswith("torch.") and not name.startswith(("torch.cuda.", "torch.npu."))
 
 
+_OLD = "2.4.0"
+"""The last release whose torch takes a number for CUDA's."""
+_LAST_OLD = RELEASES.index(_OLD)
+
+
 @rule(
     "NPU150",
     "integer-device",
@@ -68,24 +90,41 @@ def _is_factory(name: str) -> bool:
     words=INDEX_WORDS,
     fix=FixLevel.UNSAFE,
     why="a bare number is a CUDA device for torch before 2.5; later it is the current "
-    'accelerator\'s, which is the NPU only after torch_npu is imported. Write f"npu:{…}", or run '
-    "with --unsafe",
+    'accelerator\'s, and nothing is to do. Write f"npu:{…}", or run with --unsafe',
     examples=(
-        rewrite("model = model.to(rank)", 'model = model.to(f"npu:{rank}")'),
-        rewrite("x = x.to(0, non_blocking=True)", 'x = x.to("npu:0", non_blocking=True)'),
-        rewrite("d = torch.device(args.local_rank)", 'd = torch.device(f"npu:{args.local_rank}")'),
-        rewrite("x = torch.zeros(2, device=gpu)", 'x = torch.zeros(2, device=f"npu:{gpu}")'),
+        rewrite("model = model.to(rank)", 'model = model.to(f"npu:{rank}")', release=_OLD),
         rewrite(
-            "s = torch.load(f, map_location=rank)", 's = torch.load(f, map_location=f"npu:{rank}")'
+            "x = x.to(0, non_blocking=True)", 'x = x.to("npu:0", non_blocking=True)', release=_OLD
         ),
-        leave("rank = 'cpu'\nx = x.to(rank)"),
-        leave("gpu = torch.device('cpu')\nx = x.to(gpu)"),
-        leave("x = x.to(gpu_device)"),
-        leave("pipe = pipeline('asr', device=0)"),
+        rewrite(
+            "d = torch.device(args.local_rank)",
+            'd = torch.device(f"npu:{args.local_rank}")',
+            release=_OLD,
+        ),
+        rewrite(
+            "x = torch.zeros(2, device=gpu)",
+            'x = torch.zeros(2, device=f"npu:{gpu}")',
+            release=_OLD,
+        ),
+        rewrite(
+            "s = torch.load(f, map_location=rank)",
+            's = torch.load(f, map_location=f"npu:{rank}")',
+            release=_OLD,
+        ),
+        rewrite("net.to(gpu_ids[0])", 'net.to(f"npu:{gpu_ids[0]}")', release=_OLD),
+        rewrite("net.to(opt.gpu_ids[0])", 'net.to(f"npu:{opt.gpu_ids[0]}")', release=_OLD),
+        leave("model = model.to(rank)"),
+        leave("net.to(gpu_ids[0])"),
+        leave("rank = 'cpu'\nx = x.to(rank)", release=_OLD),
+        leave("gpu = torch.device('cpu')\nx = x.to(gpu)", release=_OLD),
+        leave("gpus = [f'cuda:{i}' for i in range(2)]\nx = x.to(gpus[0])", release=_OLD),
+        leave("x = x.to(gpu_device)", release=_OLD),
+        leave("pipe = pipeline('asr', device=0)", release=_OLD),
     ),
+    source="toDevice of torch/csrc/utils/python_arg_parser.h; run on torch_npu 2.13.0",
 )
 def integer_device(node: cst.Call, site: Site) -> Fix | None:
-    arg = _taken(node, site)
+    arg = _taken(node, site) if RELEASES.index(site.options.torch_npu) <= _LAST_OLD else None
     if arg is None or arg.star or not _is_index(site, arg.value):
         return None
     new = _on_npu(site, arg.value)

@@ -9,7 +9,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, Target, leave, report, rewrite, rule
 from cuda2npu_codemods.device_tests import guards_by_device, is_negated
-from cuda2npu_codemods.expressions import is_device, terminal
+from cuda2npu_codemods.expressions import is_device, string, terminal, with_value
 from cuda2npu_codemods.guards import guards_kernel, guards_kernel_import, strands
 from cuda2npu_codemods.kept import kept_level
 from cuda2npu_codemods.placement import is_foreign
@@ -52,16 +52,20 @@ def is_npu(node: cst.Attribute, site: Site) -> Fix | None:
         return None
     if is_scripted(site):
         return None
-    edits = {node.attr: cst.Name("is_npu")}
-    owner = may_be_own(site, "is_cuda", node.value)
-    if owner is not None and not _is_used_as_tensor(node.value, site):
+    return _asked_of(node.value, {node.attr: cst.Name("is_npu")}, site)
+
+
+def _asked_of(value: cst.BaseExpression, edits: dict[cst.CSTNode, cst.CSTNode], site: Site) -> Fix:
+    """The fix of a question to this object, as far as it is sure to be a tensor."""
+    owner = may_be_own(site, "is_cuda", value)
+    if owner is not None and not _is_used_as_tensor(value, site):
         return Fix(
             edits,
             f"the class {owner.name} in {owner.path} defines its own is_cuda, and this may be "
             "one: if it is a tensor, write is_npu, or run with --unsafe",
             level=FixLevel.UNSAFE,
         )
-    name = site.name(node.value)
+    name = site.name(value)
     if name is None or "." not in name or name == "torch.Tensor":
         return Fix(edits)
     return Fix(
@@ -78,12 +82,17 @@ def _is_tensor_property(node: cst.Attribute, site: Site) -> bool:
         return False
     if isinstance(parent, cst.Call) and parent.func is node:
         return False  # a tensor's is_cuda is no method
-    if is_foreign(site, node.value) or "platform" in (terminal(node.value) or "").lower():
+    return _may_be_tensor(node.value, site)
+
+
+def _may_be_tensor(value: cst.BaseExpression, site: Site) -> bool:
+    """Whether nothing shows that the object has an ``is_cuda`` of its own."""
+    if is_foreign(site, value) or "platform" in (terminal(value) or "").lower():
         return False  # current_platform.is_cuda asks which machine this is, not where a tensor is
-    if is_own(site, "is_cuda", node.value) or is_torch(site, node.value):
-        return is_torch(site, node.value)
+    if is_own(site, "is_cuda", value) or is_torch(site, value):
+        return is_torch(site, value)
     own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
-    return not own or _is_used_as_tensor(node.value, site)
+    return not own or _is_used_as_tensor(value, site)
 
 
 _TENSOR_ATTRIBUTES = frozenset("shape dtype device size dim ndim numel requires_grad".split())
@@ -100,6 +109,47 @@ def _is_used_as_tensor(node: cst.BaseExpression, site: Site) -> bool:
         and inner.value.id == node.value
         for inner in ast.walk((*site.enclosing, site.file.tree)[0])
     )
+
+
+@rule(
+    "NPU159",
+    "is-cuda-by-string",
+    on=cst.Call,
+    words=("is_cuda",),
+    fix=FixLevel.SAFE,
+    quiet=True,
+    why="a string names the property is_cuda, which is False for a tensor on the NPU; torch_npu "
+    "adds is_npu",
+    examples=(
+        rewrite('on = getattr(x, "is_cuda")', 'on = getattr(x, "is_npu")'),
+        rewrite("if getattr(x, 'is_cuda', False): pass", "if getattr(x, 'is_npu', False): pass"),
+        rewrite(
+            "import operator\non = any(map(operator.attrgetter('is_cuda'), xs))",
+            "import operator\non = any(map(operator.attrgetter('is_npu'), xs))",
+        ),
+        leave("if hasattr(x, 'is_cuda'): pass"),
+        leave("self.is_cuda = args.cuda\non = getattr(self, 'is_cuda')"),
+        leave("if getattr(x, 'is_cuda'):\n    y = ext_cuda.forward(x)"),
+        leave("setattr(x, 'is_cuda', True)"),
+    ),
+)
+def is_cuda_by_string(node: cst.Call, site: Site) -> Fix | None:
+    callee, args = terminal(node.func), [arg.value for arg in node.args]
+    if callee == "getattr" and len(args) > 1:
+        value, name = args[:2]
+    elif callee == "attrgetter" and len(args) == 1:
+        value, name = node.func, args[0]
+    else:
+        return None
+    if not isinstance(name, cst.SimpleString) or string(name) != "is_cuda":
+        return None
+    edits: dict[cst.CSTNode, cst.CSTNode] = {name: with_value(name, "is_cuda", "is_npu")}
+    if callee == "attrgetter":
+        own = site.file.stores_attribute("is_cuda") or site.file.defines_method("is_cuda")
+        return None if own else Fix(edits)
+    if not _may_be_tensor(value, site) or guards_kernel(site, is_negated(node, site)):
+        return None
+    return _asked_of(value, edits, site)
 
 
 @rule(

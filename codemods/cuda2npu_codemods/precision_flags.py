@@ -42,6 +42,9 @@ _ADVICE: Mapping[str, str] = {
     "torch.backends.cuda.preferred_linalg_library": "the NPU has no cuSOLVER or MAGMA: drop it",
     "torch.backends.cuda.preferred_blas_library": "the NPU has no cuBLAS: drop it",
     "torch.backends.cuda.is_built": "it is False on an NPU machine: ask torch.npu.is_available()",
+    "torch.has_cuda": "it is False on an NPU machine: ask torch.npu.is_available()",
+    "torch.has_cudnn": "it is False on an NPU machine: write what is to happen there",
+    "torch._C.has_cuda": "it is False on an NPU machine: ask torch.npu.is_available()",
     "torch.backends.cudnn.is_available": "it is False on an NPU machine: write what is to "
     "happen there",
     "torch.backends.cudnn.version": "it is None on an NPU machine: drop the question",
@@ -150,6 +153,7 @@ def tf32_flag_not_bool(node: cst.Attribute, site: Site) -> Report | None:
         report("from torch.nn.attention import SDPBackend as B\nb = B.FLASH_ATTENTION"),
         report("if torch.backends.cuda.is_built(): pass"),
         report("v = torch.backends.cudnn.version()"),
+        report("d = 'cuda' if torch.has_cuda else 'cpu'"),
         leave("b = torch.nn.attention.SDPBackend.MATH"),
         leave("torch.set_float32_matmul_precision('high')"),
         leave("torch.backends.cudnn.deterministic = True"),

@@ -28,7 +28,7 @@ INDEX_NAMES = (
 """Names that hold the number of a device."""
 _INDICES = (
     "rank local_rank gpu device_i self.rank self.local_rank self.gpu args.rank args.local_rank "
-    "args.gpu"
+    "args.gpu opt.gpu"
 ).split()
 INDEX_WORDS = (
     *(

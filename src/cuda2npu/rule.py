@@ -162,10 +162,15 @@ def report(
 
 
 def leave(
-    before: str, *, path: str = "example.py", beside: Beside = None, chip: str = ""
+    before: str,
+    *,
+    release: str | None = None,
+    path: str = "example.py",
+    beside: Beside = None,
+    chip: str = "",
 ) -> Example:
     """A case in which this rule says and does nothing."""
-    return Example("leave", before, before, None, path, _files(beside), chip)
+    return Example("leave", before, before, release, path, _files(beside), chip)
 
 
 def _files(beside: Beside) -> tuple[tuple[str, str], ...]:
