@@ -133,7 +133,8 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | Report | None:
     return Fix(
         edits,
         f"{owner} defines its own cuda(), and this may be one: if it is, give that class an "
-        "npu() (for example `npu = cuda`); then run with --unsafe",
+        "npu(), for example `npu = cuda` below the method, and run again; if it is none, run with "
+        "--unsafe",
         level=FixLevel.UNSAFE,
         at=func.attr,
     )
