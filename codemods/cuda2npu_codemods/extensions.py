@@ -235,6 +235,7 @@ def pluggable_allocator_library(node: cst.Call, site: Site) -> Report | None:
     on=cst.SimpleString,
     words=("cuda",),
     fix=FixLevel.NONE,
+    missed_by_shim=True,
     why="this device is for CUDA code that the function compiles when it runs, so that it was "
     "left: " + PORT,
     examples=(
