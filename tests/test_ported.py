@@ -86,14 +86,14 @@ GUARDS = (
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_below_a_guard_that_was_rewritten_findings_stand(guard: str) -> None:
-    body = indent(f"{guard}\n    net = nn.DataParallel(net)\n    x.to(rank)\n", "    ")
+    body = indent(f"{guard}\n    net = nn.DataParallel(net)\n    fetch('b0', 'cuda')\n", "    ")
     code = f"import torch\nfrom torch import nn\ndef f(cuda, use_cuda, x):\n{body}"
     new = rewrite_source(code, Options()).text
     left = rewrite_source(new, Options())
     assert "torch.npu" in new or '"npu"' in new
     assert "NPU141" in {finding.code for finding in left.remaining}
     assert not left.changed
-    assert 'x.to(f"npu:{rank}")' in rewrite_source(new, Options(unsafe=True)).text
+    assert "fetch('b0', 'npu')" in rewrite_source(new, Options(unsafe=True)).text
 
 
 def test_a_branch_for_another_runtime_keeps_what_is_said_of_packages() -> None:

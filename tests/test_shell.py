@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -282,8 +283,11 @@ class TestMakefiles:
             "\t@echo $$CUDA_VISIBLE_DEVICES $X \\\n\t\t$${CUDA_LAUNCH_BLOCKING}\n"
             "\t@CUDA_VISIBLE_DEVICES=3 sh -c 'echo $$CUDA_VISIBLE_DEVICES'\n"
         )
+        environ = {"PATH": os.environ["PATH"]}  # and nothing of a make that runs the tests
         runs = [
-            subprocess.run(["make", "-f", "-", "all"], input=t, capture_output=True, text=True)
+            subprocess.run(
+                ["make", "-f", "-", "all"], input=t, capture_output=True, text=True, env=environ
+            )
             for t in (text, rewrite(text, "Makefile").text)
         ]
         assert runs[0].stdout == runs[1].stdout == "0,1 0,1! 1\n3\n"
