@@ -57,7 +57,7 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND)
             'def f(device: Literal["npu", "cpu"] = "npu"): pass',
         ),
         rewrite('d = torch.device(type="cuda", index=1)', 'd = torch.device(type="npu", index=1)'),
-        rewrite('x = x.cuda("cuda")', 'x = x.npu("npu")'),
+        rewrite('x = x.cuda("cuda")', 'x = x.to("npu")'),
         rewrite('torch.cuda.synchronize("cuda")', 'torch.npu.synchronize("npu")'),
         leave("key = f\"{'cuda' if cuda else 'cpu'}_time_total\""),
         rewrite(

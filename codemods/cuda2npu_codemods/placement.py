@@ -8,6 +8,7 @@ import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, leave, report, rewrite, rule
 from cuda2npu_codemods.expressions import FOREIGN_HEADS, last_name, terminal
+from cuda2npu_codemods.given_devices import is_given_device
 from cuda2npu_codemods.kernels import imported
 from cuda2npu_codemods.receivers import is_own, is_torch, may_be_own
 from cuda2npu_codemods.scripted import is_scripted
@@ -78,6 +79,23 @@ def _is_super(node: cst.BaseExpression) -> bool:
         ),
         rewrite("y = f(x.cuda(device=d)).cuda()", "y = f(x.npu(device=d)).npu()"),
         rewrite("map_location = lambda s, l: s.cuda(1)", "map_location = lambda s, l: s.npu(1)"),
+        rewrite(
+            "import torch\nd = torch.device('cuda:0')\nnet = net.cuda(d)",
+            "import torch\nimport torch_npu  # noqa: F401\n"
+            "d = torch.device('npu:0')\nnet = net.to(d)",
+        ),
+        rewrite(
+            "net.cuda(device=f'cuda:{i}', non_blocking=True)",
+            "net.to(device=f'npu:{i}', non_blocking=True)",
+        ),
+        rewrite(
+            "import torch\nclass T:\n    def __init__(self, net):\n"
+            "        self.device = torch.device('cuda')\n        self.net = net.cuda(self.device)",
+            "import torch\nimport torch_npu  # noqa: F401\nclass T:\n"
+            "    def __init__(self, net):\n        self.device = torch.device('npu')\n"
+            "        self.net = net.to(self.device)",
+        ),
+        rewrite("def f(net, d=None): net.cuda(d)", "def f(net, d=None): net.npu(d)"),
         leave("import tvm\ntarget = tvm.target.cuda()"),
         report("quantizer.cuda(weight, meta=meta, device=keys.device)"),
         report(
@@ -127,6 +145,8 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | Report | None:
         )
     owner = owner_of(site, "cuda", func.value)
     if owner is None:
+        if is_given_device(site, node):
+            return Fix({func.attr: cst.Name("to")}, _TO, at=func.attr)
         return Fix(edits, at=func.attr)
     if _inside_own_cuda(site) and site.code(func.value) == "self":
         return None
@@ -138,6 +158,12 @@ def tensor_cuda_call(node: cst.Call, site: Site) -> Fix | Report | None:
         level=FixLevel.UNSAFE,
         at=func.attr,
     )
+
+
+_TO = (
+    ".cuda() needs a CUDA build of torch; of torch_npu's .npu(), that of modules takes a number "
+    "alone, and .to() a device"
+)
 
 
 def _unknown_keyword(call: cst.Call) -> str | None:
