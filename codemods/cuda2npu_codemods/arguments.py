@@ -54,6 +54,8 @@ _DEVICE_ARGUMENTS = {
     "torch.autocast": 0,
     "torch.amp.autocast": 0,
     "torch.amp.GradScaler": 0,
+    "torch.amp.grad_scaler.GradScaler": 0,
+    "torch.GradScaler": 0,
     "torch.amp.autocast_mode.autocast": 0,
     "torch.amp.custom_fwd": 0,
     "torch.amp.custom_bwd": 0,

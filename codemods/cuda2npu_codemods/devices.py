@@ -58,6 +58,10 @@ _SILENT = (Use.KEY, Use.TEXT, Use.FOREIGN, Use.SHARED, Use.COMMAND)
         ),
         rewrite('d = torch.device(type="cuda", index=1)', 'd = torch.device(type="npu", index=1)'),
         rewrite('x = x.cuda("cuda")', 'x = x.to("npu")'),
+        rewrite(
+            "from torch import GradScaler\ns = GradScaler('cuda')",
+            "from torch import GradScaler\nimport torch_npu  # noqa: F401\ns = GradScaler('npu')",
+        ),
         rewrite('torch.cuda.synchronize("cuda")', 'torch.npu.synchronize("npu")'),
         leave("key = f\"{'cuda' if cuda else 'cpu'}_time_total\""),
         rewrite(

@@ -102,6 +102,7 @@ _CUDA_VALUE = re.compile(r"\bcuda\b|['\"](nccl|cuda(:\d+)?)['\"]")
         leave('state = {"cuda": torch.cuda.get_rng_state(), "step": 1}'),
         leave('s = {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()}'),
         leave('SIZES = {"cuda": 64, "cpu": 8}\nn = SIZES[impl]'),
+        leave('def f(cpu, cuda): return {"cpu": cpu, "cuda": cuda}'),
         report('N = {"cuda": 64, "cpu": 8, "default": 8}\nn = N[x.device.type]'),
         leave("n = dict(cuda=64, npu=32, cpu=8)[x.device.type]"),
         leave("n = dict(cuda=True, x=x.device)[x.device.type]"),
@@ -131,7 +132,8 @@ def table_by_device(node: cst.DictElement | cst.Arg, site: Site) -> Report | Non
         return None
     if lookups and (all(lookups) or re.search(r"""['"]default['"]""", site.code(table))):
         return Report(_DEFAULT, quiet=True, at=at)
-    says_cuda = isinstance(node, cst.DictElement) and _CUDA_VALUE.search(site.code(value))
+    is_entry = isinstance(node, cst.DictElement) and not isinstance(value, cst.Name)
+    says_cuda = is_entry and _CUDA_VALUE.search(site.code(value))
     return Report(at=at) if lookups or says_cuda else None
 
 
