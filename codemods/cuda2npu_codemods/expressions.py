@@ -206,6 +206,14 @@ def last_name(node: ast.AST | None) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def meaning_of(node: ast.AST, site: Site) -> str | None:
+    """What a name or attribute chain means where the statement stands; see ``Site.name``."""
+    if isinstance(node, ast.Attribute):
+        head = meaning_of(node.value, site)
+        return f"{head}.{node.attr}" if head else None
+    return site.meaning(node.id) if isinstance(node, ast.Name) else None
+
+
 def is_foreign_call(site: Site, call: cst.Call) -> bool:
     """Whether a call goes to a package whose device names are its own."""
     callee = terminal(call.func)

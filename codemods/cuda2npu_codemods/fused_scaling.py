@@ -12,7 +12,7 @@ import ast
 import libcst as cst
 
 from cuda2npu.rule import Fix, FixLevel, Report, Site, Target, leave, report, rewrite, rule
-from cuda2npu_codemods.expressions import terminal
+from cuda2npu_codemods.expressions import meaning_of, terminal
 
 _SCALERS = frozenset(
     f"{package}.{module}.GradScaler"
@@ -76,13 +76,5 @@ def fused_optimizer_with_grad_scaler(node: cst.Call, site: Site) -> Fix | Report
 
 def makes_scaler(site: Site) -> bool:
     """Whether the file makes a scaler that is torch_npu's once it is converted."""
-    for node in ast.walk(site.file.tree):
-        if isinstance(node, ast.Call):
-            head, *rest = ast.unparse(node.func).split(".") if _is_scaler(node.func) else [""]
-            if ".".join((site.meaning(head) or head, *rest)) in _SCALERS:
-                return True
-    return False
-
-
-def _is_scaler(node: ast.expr) -> bool:
-    return "GradScaler" in (getattr(node, "attr", ""), getattr(node, "id", ""))
+    calls = (node for node in ast.walk(site.file.tree) if isinstance(node, ast.Call))
+    return any(meaning_of(call.func, site) in _SCALERS for call in calls)

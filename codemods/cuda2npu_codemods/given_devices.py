@@ -11,7 +11,7 @@ import ast
 import libcst as cst
 
 from cuda2npu.rule import Site
-from cuda2npu_codemods.expressions import last_name
+from cuda2npu_codemods.expressions import meaning_of
 
 _KEYWORDS = frozenset(["device", "non_blocking", "memory_format"])
 
@@ -52,8 +52,7 @@ def _makes_device(site: Site, node: ast.expr) -> bool:
     if isinstance(node, ast.IfExp):
         return _makes_device(site, node.body) and _makes_device(site, node.orelse)
     if isinstance(node, ast.Call):
-        head = ast.unparse(node.func).split(".")[0]
-        return last_name(node.func) == "device" and (site.meaning(head) or "").startswith("torch")
+        return meaning_of(node.func, site) == "torch.device"
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cuda2npu.rule import FixLevel, Site
 from cuda2npu_codemods.counterparts import counterpart
-from cuda2npu_codemods.expressions import last_name
+from cuda2npu_codemods.expressions import last_name, meaning_of
 from cuda2npu_codemods.kernels import imported
 from cuda2npu_codemods.words import DEVICE, DEVICE_TEMPLATE
 
@@ -89,7 +89,7 @@ def _use(node: ast.AST, around: tuple[ast.AST, ...], site: Site) -> CudaUse | No
 
 
 def _of_attribute(node: ast.Attribute, around: tuple[ast.AST, ...], site: Site) -> CudaUse | None:
-    name, parent = dotted(node, site) or "", next(iter(around), None)
+    name, parent = meaning_of(node, site) or "", next(iter(around), None)
     if name.startswith("torch.cuda."):
         return _of_torch_cuda(name, around, site)
     if name == "torch.version.cuda":
@@ -149,13 +149,5 @@ def _are_properties(node: ast.AST, site: Site) -> bool:
     """``torch.cuda.get_device_properties(0)``, or a variable that is bound to it."""
     value = site.binding(node.id) if isinstance(node, ast.Name) else node
     return isinstance(value, ast.Call) and (
-        dotted(value.func, site) == "torch.cuda.get_device_properties"
+        meaning_of(value.func, site) == "torch.cuda.get_device_properties"
     )
-
-
-def dotted(node: ast.AST, site: Site) -> str | None:
-    """What a name or attribute chain means where the statement stands; see ``Site.name``."""
-    if isinstance(node, ast.Attribute):
-        head = dotted(node.value, site)
-        return f"{head}.{node.attr}" if head else None
-    return site.meaning(node.id) if isinstance(node, ast.Name) else None

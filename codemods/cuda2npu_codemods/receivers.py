@@ -26,7 +26,7 @@ from enum import Enum
 import libcst as cst
 
 from cuda2npu.rule import OwnClass, Site
-from cuda2npu_codemods.expressions import terminal
+from cuda2npu_codemods.expressions import meaning_of, terminal
 
 
 class Kind(Enum):
@@ -138,16 +138,10 @@ class _Judge:
 
     def _dotted(self, node: ast.expr) -> str | None:
         """The dotted name of what is called: an import's, or a class of this file."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return None
-        meaning = self._site.meaning(node.id)
-        if meaning is None and not parts and _is_class(node.id):
-            meaning = node.id  # defined here
-        return ".".join((meaning, *reversed(parts))) if meaning else None
+        meaning = meaning_of(node, self._site)
+        if meaning is None and isinstance(node, ast.Name) and _is_class(node.id):
+            return node.id  # defined here
+        return meaning
 
     def _variable(self, name: str, depth: int) -> Kind | None:
         if name == "self":
